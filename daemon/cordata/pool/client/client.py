@@ -50,6 +50,8 @@ from cordata.trace import carried
 
 #: Pause before the client looks for a worker again.
 _AGAIN_S = 0.05
+#: A worker that has not answered a session request for this long is silent: the next one is asked.
+_SILENT_S = 1.0
 #: Calls of a `map` that are under way at a time.
 MAP_WINDOW = 64
 
@@ -286,18 +288,28 @@ class Client:
     async def _ask(
         self, request: protocol.SessionRequest | protocol.GlobalRequest
     ) -> protocol.Reply:
-        """Ask one worker; if it goes away, ask the next, unless the change may have been made."""
-        deadline = self._control_deadline()
+        """Ask one worker; if it is silent or goes away, ask the next, unless the change may have
+        been made. A worker that has not answered others is asked last.
+        """
+        deadline, repeats = self._control_deadline(), may_repeat(request)
         while True:
-            for path in self._dispatcher().workers.values():
+            control = self._dispatcher().control
+            paths = sorted(self._dispatcher().workers.values(), key=control.silent_s)
+            for path in paths:
                 try:
-                    asked = self._dispatcher().control.ask(path, request)
+                    asked = control.ask(path, request)
                 except OSError:
                     continue  # nothing was sent
+                goes_on = repeats and path != paths[-1] and monotonic() + _SILENT_S < deadline
+                until = monotonic() + _SILENT_S if goes_on else deadline
                 try:
-                    reply: protocol.Reply = await _answer(asked, path, deadline)
+                    reply: protocol.Reply = await _answer(asked, path, until)
+                except DeadlineExceeded:
+                    if goes_on:
+                        continue
+                    raise
                 except ConnectionError:
-                    if may_repeat(request):
+                    if repeats:
                         continue
                     text = "the worker went away; the change may have been made"
                     raise PoolRestarted(text) from None

@@ -33,6 +33,11 @@ class ControlClient:
             connection = self._connections[path] = _Connection(path)
         return connection.ask(request)
 
+    def silent_s(self, path: Path) -> float:
+        """For how long the worker at `path` has owed an answer and sent none; 0: it owes none."""
+        connection = self._connections.get(path)
+        return connection.silent_s if connection is not None else 0.0
+
     def close(self, *, forked: bool = False) -> None:
         """Close all connections; `forked`: they belong to the parent, and stay open there."""
         for connection in self._connections.values():
@@ -47,6 +52,8 @@ class _Connection:
         self._number = 0
         #: Open requests, by number: the future of the answer, and the size in bytes.
         self._asked: dict[int, tuple[asyncio.Future[Any], int]] = {}
+        #: Loop time of the last answer, or of the first request after all were answered.
+        self._silent_since = 0.0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         try:
@@ -56,12 +63,18 @@ class _Connection:
             raise
         self._loop.add_reader(self._socket, self._readable)
 
+    @property
+    def silent_s(self) -> float:
+        return self._loop.time() - self._silent_since if self._asked else 0.0
+
     def ask(self, request: protocol.FromControlClient) -> asyncio.Future[Any]:
         self._number += 1
         request.number = self._number
         data = protocol.encode(request)
         protocol.send(self._socket, data)
         future = self._loop.create_future()
+        if not self._asked:
+            self._silent_since = self._loop.time()
         self._asked[self._number] = future, len(data)
         return future
 
@@ -104,6 +117,7 @@ class _Connection:
             if isinstance(packet, protocol.Failure) and packet.number == 0:
                 self._refused(error_of(packet))
                 return
+            self._silent_since = self._loop.time()
             future, _ = self._asked.pop(packet.number, (None, 0))
             if future is not None and not future.done():
                 future.set_result(packet)

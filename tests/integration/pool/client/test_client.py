@@ -358,6 +358,19 @@ async def test_error_names_the_worker_that_does_not_answer(tmp_path: Path) -> No
             os.kill(silent.process.pid, signal.SIGCONT)
 
 
+async def test_sessions_are_used_while_one_of_the_workers_is_silent(tmp_path: Path) -> None:
+    with workers(tmp_path) as pool, pool.worker("0") as zero, pool.worker("1") as one:
+        async with Client(pool.path, timeout=20.0) as client:
+            await client.sessions.create("guest")
+            for asked, silent in enumerate((zero, one), 1):  # either is asked first
+                os.kill(silent.process.pid, signal.SIGSTOP)
+                try:
+                    assert (await client.sessions.get("guest")).id == "guest"
+                    assert await client.sessions.count("guest", asked=1) == {"asked": asked}
+                finally:
+                    os.kill(silent.process.pid, signal.SIGCONT)
+
+
 async def test_request_that_the_worker_refuses_fails_with_the_reason(one: Workers) -> None:
     async with Client(one.path, timeout=60.0) as client:
         for ttl_s in (-1.0, 2e9):
