@@ -143,8 +143,6 @@ class EngineConfig:
 class PrimaryConfig:
     """[primary]: the process that does the work that only one may do."""
 
-    #: Seconds between a standby's attempts to take the lease.
-    standby_poll_s: Annotated[float, Meta(ge=0.01, le=3600)] = 0.25
     #: Seconds from SIGTERM to the end; less than the unit's TimeoutStopSec.
     stop_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 30.0
 

@@ -82,7 +82,6 @@ async def run_primary(role: Role) -> int:
                 groups_of(config.broker, app.handlers),
                 ctx.chains,
                 notifier,
-                config.primary,
                 holder=holder,
                 hand_over=lambda: runner.stop(),
             )

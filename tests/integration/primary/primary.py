@@ -17,7 +17,7 @@ from tests.integration.engine.parts import CHAINS, context_of, opened
 from cordata import clock
 from cordata.app import App
 from cordata.broker.group import Group
-from cordata.config.sections import EngineConfig, MailConfig, PrimaryConfig
+from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Context, runtime_store
 from cordata.runner import Service, first_of
 from cordata.services.backfill import BackfillService
@@ -53,7 +53,7 @@ def build(
     lease = runtime_store(context_of(store)).lease(holder=f"test-{os.getpid()}")
     mail, engine = mail or MailConfig(), engine or EngineConfig()
     primary = PrimaryService(
-        *(context_of(store), app, lease, groups, CHAINS, Notifier(), PrimaryConfig()),
+        *(context_of(store), app, lease, groups, CHAINS, Notifier()),
         holder=holder,
         hand_over=hand_over,
     )

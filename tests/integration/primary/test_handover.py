@@ -11,7 +11,6 @@ from tests.integration.engine.stores import STORES
 from tests.integration.primary.primary import build, running
 
 from cordata.app import App
-from cordata.config.sections import PrimaryConfig
 from cordata.services import primary
 from cordata.services.primary import PrimaryService
 from cordata.store import Chain, RuntimeStore
@@ -34,7 +33,7 @@ def newer_primary(store: RuntimeStore, app: App) -> PrimaryService:
     """As it stands by after its host was upgraded."""
     return PrimaryService(
         *(context_of(store), app, store.lease(holder="newer"), ()),
-        *((*CHAINS, NEWER), Notifier(), PrimaryConfig()),
+        *((*CHAINS, NEWER), Notifier()),
         holder="newer",
     )
 

@@ -3,7 +3,7 @@
     holder      proves its session every second; has the lease for 5 s after it sent the last
                 successful proof
     server      ends a session that sends nothing for 7 s, and its lock with it
-    standby     looks several times a second whether the lock is free ([primary] standby_poll_s)
+    standby     looks several times a second whether the lock is free
 
     clock of the holder   sent ──────────────5 s─────────────> the lease has ended
     clock of the server      received ─────────────7 s────────────────> ends the session, its lock
