@@ -21,7 +21,7 @@ from tests.waiting import until
 from cordata.config.pool import PoolConfig
 from cordata.pool.shared import protocol
 from cordata.pool.shared.page import ConnectionPage, Status, StatusReader
-from cordata.pool.shared.paths import ChildAddress, Place, control_path, parse, socket_address
+from cordata.pool.shared.paths import ChildAddress, Place, control_path, parse
 from cordata.pool.shared.protocol import (
     Call,
     ChildStatus,
@@ -38,6 +38,7 @@ from cordata.pool.shared.protocol import (
 from cordata.pool.shared.sessions import SessionStore
 from cordata.pool.shared.spec import ChildSpec, SessionLimits
 from cordata.services.pool_child import PoolChildService
+from cordata.unix_socket import socket_address
 
 P = TypeVar("P", bound=Packet)
 COMMANDS = "tests.integration.pool.child.commands"

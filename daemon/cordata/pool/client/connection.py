@@ -17,7 +17,8 @@ from cordata.pool.client.call import Call
 from cordata.pool.client.scheduler import ChildState
 from cordata.pool.shared import protocol
 from cordata.pool.shared.page import SETTLE_S, ConnectionPage, StatusReader
-from cordata.pool.shared.paths import ChildAddress, socket_address
+from cordata.pool.shared.paths import ChildAddress
+from cordata.unix_socket import socket_address
 
 #: The largest packet in bytes that a client reads: one message of the largest max_frame_bytes that
 #: can be configured. The child applies the configured limit.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,20 +75,6 @@ def parse(directory: Path, name: str) -> ChildAddress | None:
 def control_path(directory: Path, worker: str) -> Path:
     """Path of a worker's control socket."""
     return directory / f"{worker}{CONTROL}"
-
-
-@contextmanager
-def socket_address(path: Path) -> Iterator[str]:
-    """An address of `path`, valid in the block: bind and connect take 107 bytes (unix(7))."""
-    text = os.fspath(path)
-    if len(os.fsencode(text)) < 108:
-        yield text
-        return
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
 
 
 def own_pool() -> str:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from cordata.errors import CordataError, FrameTooLarge, PoolError, ProtocolError, is_transient
 from cordata.log import logger
 from cordata.pool.shared import protocol
-from cordata.pool.shared.paths import control_path, socket_address
+from cordata.pool.shared.paths import control_path
 from cordata.pool.shared.protocol import (
     Death,
     DeathRequest,
@@ -40,6 +40,7 @@ from cordata.pool.shared.protocol import (
 from cordata.pool.shared.sessions import SessionStore, answer
 from cordata.pool.worker.child_supervisor import ChildSupervisor
 from cordata.pool.worker.spawning import clean_directory, make_directory
+from cordata.unix_socket import socket_address
 
 log = logger("cordata.pool")
 

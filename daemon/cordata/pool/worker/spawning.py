@@ -18,8 +18,9 @@ from msgspec import json
 from msgspec.structs import replace
 
 from cordata.pool.shared.page import SIZE, StatusReader
-from cordata.pool.shared.paths import ChildAddress, Place, parse, socket_address
+from cordata.pool.shared.paths import ChildAddress, Place, parse
 from cordata.pool.shared.spec import CHANNEL_FD, LISTEN_FD, SPEC_FD, STATUS_FD, ChildSpec
+from cordata.unix_socket import socket_address
 
 #: Variables that a child does not get: they are between worker and systemd, or lead to secrets.
 _WITHHELD = (

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cordata import log
 from cordata.store.topic import Topics
+from cordata.unix_socket import socket_address
 
 _log = log.logger("cordata.store")
 
@@ -22,8 +23,6 @@ _LOOK_S = 5.0
 #: Of a datagram: the names of 20 topics that are as long as the type of an event may be. What is
 #: cut off is found at the next look.
 _MAX_BYTES = 16_384
-#: sun_path holds 108 bytes, see unix(7); a deeper directory is reached through /proc/self/fd.
-_MAX_PATH_BYTES = 100
 _SEPARATOR = b"\0"
 
 
@@ -35,8 +34,6 @@ class WakeUps(Topics):
         super().__init__(loop)
         self._folder = runtime_dir / "wake"
         self._socket: socket.socket | None = None
-        self._prefix = str(self._folder)
-        self._folder_fd: int | None = None
         self._name = f"{os.getpid()}-{os.urandom(4).hex()}.sock"
         self._timer: asyncio.TimerHandle | None = None
         try:
@@ -63,15 +60,10 @@ class WakeUps(Topics):
 
     def _bind(self) -> socket.socket:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if len(os.fsencode(self._folder)) + len(self._name) > _MAX_PATH_BYTES:
-            if self._folder_fd is not None:
-                os.close(self._folder_fd)
-                self._folder_fd = None
-            self._folder_fd = os.open(self._folder, os.O_PATH | os.O_CLOEXEC)
-            self._prefix = f"/proc/self/fd/{self._folder_fd}"
         bound = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
-            bound.bind(f"{self._prefix}/{self._name}")
+            with socket_address(self._folder / self._name) as address:
+                bound.bind(address)
         except OSError:
             bound.close()
             raise
@@ -90,14 +82,15 @@ class WakeUps(Topics):
         for other in others:
             if other == self._name or not other.endswith(".sock"):
                 continue
-            path = f"{self._prefix}/{other}"
+            path = self._folder / other
             try:
-                self._socket.sendto(data, path)
+                with socket_address(path) as address:
+                    self._socket.sendto(data, address)
             except BlockingIOError:
                 pass  # its queue is full of wake-ups, so it will read the tables anyway
             except ConnectionRefusedError:  # its process is dead
                 with contextlib.suppress(OSError):
-                    os.unlink(path)
+                    path.unlink()
             except OSError:
                 pass  # gone meanwhile, or not ours
 
@@ -125,6 +118,3 @@ class WakeUps(Topics):
             self._socket = None
             with contextlib.suppress(OSError):
                 os.unlink(self._folder / self._name)
-        if self._folder_fd is not None:
-            os.close(self._folder_fd)
-            self._folder_fd = None
