@@ -20,8 +20,6 @@ from cordata.store import Store, watch
 
 #: Time between the starts of two passes under load, which makes them few and their batches large.
 SPACING_S = 0.02
-#: (units, factor): while more than `units` wait for a commit, the spacing is multiplied by it.
-LOADED = ((4, 3), (12, 6))
 #: Passes that need no spacing after an idle time: so a single event is not delayed, although it
 #: causes several wake-ups (for its commit or its entry in a stream, and for its acknowledgement).
 AT_ONCE = 3
@@ -104,33 +102,31 @@ async def _set_at_stop(wake: WakeEvent, stop: asyncio.Event) -> None:
 class Pace:
     """Decides when the next pass of a service may begin: passes are spaced under load, and wait
     for requests while many commits are queued.
+
+    Measured beside requests that publish events for handlers of the same worker (2 cores, SQLite
+    and PostgreSQL): with the spacing 8 clients at a time get 1.2 and 1.5 times as many answers, and
+    an event waits 12 and 16 ms instead of 2. While requests go first, 64 get 1.8 and 2 times as
+    many, and events wait for seconds.
     """
 
     def __init__(self, store: Store, *, spacing_s: float = SPACING_S) -> None:
         self._store = store
         self._spacing_s = spacing_s
-        self._last = clock.monotonic() - spacing_s
         #: Until when the spacing of all passes so far lasts; AT_ONCE passes in the future at most.
-        self._spaced_until = self._last
+        self._spaced_until = clock.monotonic()
 
     async def next(self, *, full: bool) -> None:
         """Wait until a pass may begin. `full`: the last one filled its batch: no spacing."""
         if not full:
-            await self._until(self._spaced_until - (AT_ONCE - 1) * self._spacing_s)
-            for units, factor in LOADED:
-                if self._store.waiting > units:
-                    await self._until(self._last + self._spacing_s * factor)
+            wait_s = self._spaced_until - (AT_ONCE - 1) * self._spacing_s - clock.monotonic()
+            if wait_s > 0.0:
+                await asyncio.sleep(wait_s)
         deadline = clock.monotonic() + YIELD_S
         while self._busy() and clock.monotonic() < deadline:  # noqa: ASYNC110 - nothing signals it
             await asyncio.sleep(_STEP_S)
-        self._last = clock.monotonic()
-        spaced_until = max(self._spaced_until, self._last) + self._spacing_s
-        self._spaced_until = min(spaced_until, self._last + AT_ONCE * self._spacing_s)
-
-    async def _until(self, moment: float) -> None:
-        wait_s = moment - clock.monotonic()
-        if wait_s > 0.0:
-            await asyncio.sleep(wait_s)
+        now = clock.monotonic()
+        spaced_until = max(self._spaced_until, now) + self._spacing_s
+        self._spaced_until = min(spaced_until, now + AT_ONCE * self._spacing_s)
 
     def _busy(self) -> bool:
         return self._store.waiting > BUSY_UNITS
