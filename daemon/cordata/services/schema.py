@@ -17,9 +17,8 @@ from cordata.systemd import Notifier
 
 log = logger("cordata.schema")
 
-#: Between looks: at first, since at a start of all roles the schema is current in a moment; later,
-#: when a long migration runs; and how long "at first" is.
-_POLL_FIRST_S, _POLL_S, _FIRST_S = 0.02, 0.2, 2.0
+#: Between looks, each a read of one small table.
+_POLL_S = 0.05
 _EXTEND_S = 30.0
 #: Between messages to the service manager: each EXTEND_TIMEOUT_USEC wakes it.
 _TELL_S = 5.0
@@ -46,7 +45,7 @@ class SchemaGate:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Wait for the schema, then for the stop."""
-        begun, logged_at = clock.monotonic(), float("-inf")
+        logged_at = float("-inf")
         while not stop.is_set():
             waiting_for = await self.run_once()
             if not waiting_for:
@@ -57,8 +56,7 @@ class SchemaGate:
                 self._say(waiting_for)
                 logged_at = now
                 self._notifier.extend_timeout(_EXTEND_S, waiting_for)
-            early = now - begun < _FIRST_S
-            await pause(stop, _POLL_FIRST_S if early else _POLL_S)
+            await pause(stop, _POLL_S)
         await stop.wait()
 
     def _say(self, waiting_for: str) -> None:
