@@ -53,8 +53,8 @@ def test_transactions_go_through_the_proxy_and_sessions_past_it() -> None:
         ("postgresql://h/d?password=secret", "contains a password"),
         ("postgresql://h/d?colour=secret", "parameter"),
         ("postgresql://h:secret/d", "port"),
-        ("postgresql://secret..example/d", "a host that is no name"),
-        (f"postgresql://one,{'secret' * 11}/d", "a host that is no name"),
+        ("postgresql://secret..example/d", "an invalid host name"),
+        (f"postgresql://one,{'secret' * 11}/d", "an invalid host name"),
         pytest.param(
             "postgresql://h/secret d",
             "a space: write %20",

@@ -87,7 +87,7 @@ def _problem(given: dict[str, Any]) -> str | None:
             if not host.startswith(("/", "@")):  # else the directory of a socket
                 host.encode("idna")  # as the resolver does
     except UnicodeError:
-        return "has a host that is no name: between dots there are 1 to 63 characters"
+        return "has an invalid host name: each part between dots needs 1 to 63 characters"
     return None
 
 
