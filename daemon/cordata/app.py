@@ -405,13 +405,14 @@ class App:
         return register
 
     def job(
-        self, name: str, *, due: Due | None = None, claim_timeout_s: float = 300.0
+        self, name: str, *, due: Due | None = None, process_lease_s: float = 300.0
     ) -> Callable[[Job], Job]:
         """Run by `cordata job NAME`, once per (job, scope, period) in the whole fleet.
 
         `due` returns the (scope, period) pairs that are due. Without it the job is due once for
         each day in UTC, with scope "" and period YYYY-MM-DD, and days that it missed come first.
-        `claim_timeout_s`: a run whose process does not renew its claim for this long is taken over.
+        `process_lease_s`, as that of `[engine]`: a process that has not renewed its process lease
+        for this time counts as dead, and the next call takes over its run.
         """
 
         def register(run: Job) -> Job:
@@ -419,11 +420,11 @@ class App:
                 raise ConfigError(f"job {name!r} is declared twice")
             if not _NAME.match(name):
                 raise ConfigError(f"job({name!r}): use lower-case letters, digits, - and _ only")
-            _refuse(f"job({name!r})", wrong_seconds("claim_timeout_s", claim_timeout_s))
+            _refuse(f"job({name!r})", wrong_seconds("process_lease_s", process_lease_s))
             check_function(run, f"job({name!r})", "ctx", "scope", "period")
             if due is not None:
                 check_function(due, f"job({name!r}, due=)", "ctx", "now")
-            self.jobs[name] = JobTask(name=name, run=run, due=due, claim_timeout_s=claim_timeout_s)
+            self.jobs[name] = JobTask(name=name, run=run, due=due, process_lease_s=process_lease_s)
             return run
 
         return register

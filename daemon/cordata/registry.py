@@ -69,8 +69,8 @@ class JobTask(Struct, frozen=True, kw_only=True):
     run: Job
     #: None: each UTC day, scope "".
     due: Due | None
-    #: Seconds after which a claim whose process does not renew it may be taken over.
-    claim_timeout_s: float
+    #: A process that has not renewed its process lease for this time counts as dead.
+    process_lease_s: float
 
 
 class PeriodicTask(Struct, frozen=True, kw_only=True):

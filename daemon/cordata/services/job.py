@@ -80,7 +80,7 @@ async def run_job(
     Cancelling (a signal) leaves the current run to the next call.
     """
     process = this_process(f"job-{task.name}")
-    lease = ProcessLease(ctx.store, process, lease_s=task.claim_timeout_s)
+    lease = ProcessLease(ctx.store, process, lease_s=task.process_lease_s)
     await lease.renew()
     try:
         now = now or clock.from_us(ctx.now_us())
@@ -228,7 +228,7 @@ class _JobRunner:
         return claimed > 0
 
     def _next_renewal(self) -> float:
-        return clock.monotonic() + self._task.claim_timeout_s / 3
+        return clock.monotonic() + self._task.process_lease_s / 3
 
     async def _renew_lease(self) -> None:
         self._renew_deadline = self._next_renewal()
@@ -242,7 +242,7 @@ class _JobRunner:
                 await self._renew_lease()
                 row = await self._row(run)
             except StoreUnavailable as error:
-                log.warning("the claim of %s was not renewed: %s", run, error)
+                log.warning("%s: the process lease was not renewed: %s", run, error)
                 continue
             if row is None or row["owner"] != self._owner:
                 raise LeaseLost(f"{run} was taken over by another process")

@@ -26,7 +26,7 @@ async def three_days(ctx: Context, now: datetime) -> Iterable[tuple[str, str]]:
     return [(scope, day) for day in ("d1", "d2", "d3") for scope in ("hotel-a", "hotel-b")]
 
 
-@app.job("report", due=three_days, claim_timeout_s=30.0)
+@app.job("report", due=three_days, process_lease_s=30.0)
 async def report(ctx: Context, scope: str, period: str) -> None:
     """Leave a trace, slowly enough to be met by others, to be killed, or fail."""
     await asyncio.sleep(0.01)

@@ -167,7 +167,7 @@ async def test_claim_is_kept_while_a_run_takes_long_and_lost_when_taken_over(
     job = App("k")
     cancelled = asyncio.Event()
 
-    @job.job("slow", claim_timeout_s=3.0)
+    @job.job("slow", process_lease_s=3.0)
     async def slow(ctx: Context, scope: str, period: str) -> None:
         await asyncio.sleep(3.5)
         result = await run(store, job.jobs["slow"])
@@ -191,7 +191,7 @@ async def test_lease_is_renewed_when_a_call_has_many_short_runs(tmp_path: Path) 
     async def many(ctx: Context, now: datetime) -> list[tuple[str, str]]:
         return [("", f"p{number}") for number in range(100)]
 
-    @job.job("short", due=many, claim_timeout_s=3.0)
+    @job.job("short", due=many, process_lease_s=3.0)
     async def short(ctx: Context, scope: str, period: str) -> None:
         """Each is shorter than the time until the renewal, which a busy machine delays."""
         if len(leases) < 2:

@@ -152,7 +152,7 @@ async def test_missed_reports_are_caught_up_by_the_job_and_each_comes_once(tmp_p
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "agency@example.com")
         await hub.add_hotel("H2")
-        task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
+        task = JobTask(name="daily-report", run=send_report, due=due_reports, process_lease_s=60)
         first = await run_job(hub.ctx, task, now=NOW)
         assert [(run.scope, run.period) for run in first.ran] == [("H1", DAY), ("H2", DAY)]
         later = datetime.fromisoformat("2024-01-05T12:00:00+01:00")  # a day of staleness
@@ -174,7 +174,7 @@ async def test_more_than_two_missed_reports_of_a_hotel_are_one_mail_with_a_row_f
     async with open_hub(tmp_path) as hub:
         with_settings(hub, "agency@example.com")
         await hub.add_hotel("H2")
-        task = JobTask(name="daily-report", run=send_report, due=due_reports, claim_timeout_s=60)
+        task = JobTask(name="daily-report", run=send_report, due=due_reports, process_lease_s=60)
         await run_job(hub.ctx, task, now=NOW)
         for at in (3, 5):
             moment = datetime.fromisoformat(f"2024-01-0{at}T12:00:00+01:00")
@@ -333,7 +333,7 @@ async def test_summary_is_mailed_once_for_a_day_and_one_for_all_that_were_missed
     tmp_path: Path,
 ) -> None:
     task = JobTask(
-        name="portfolio-report", run=send_portfolio, due=due_portfolio, claim_timeout_s=60
+        name="portfolio-report", run=send_portfolio, due=due_portfolio, process_lease_s=60
     )
     async with open_hub(tmp_path) as hub:
         with_settings(hub, portfolio_to=("agency@example.com",), portfolio_language="en")
