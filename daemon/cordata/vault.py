@@ -89,7 +89,8 @@ class Vault:
         if self._master_key is None:
             raise ConfigError(
                 "the credential master-key is missing: secrets can be neither sealed nor opened",
-                hint="create it once with `cordata credentials init`, then restart the service",
+                hint="if you have a copy of it, put it back; else `cordata credentials init`; then"
+                " restart the service",
             )
         key = blake2b(
             context.encode(), key=self._master_key, digest_size=_KEY_BYTES, person=b"cordata"
@@ -109,7 +110,7 @@ def parse_key(credential: bytes) -> bytes:
     if len(key) != _KEY_BYTES:
         raise ConfigError(
             "the credential master-key must be 64 hex digits",
-            hint="put back your copy of it; on a new installation remove it, then"
+            hint="if you have a copy of it, put it back; else remove the file, then"
             " `cordata credentials init`",
         )
     return key

@@ -33,7 +33,7 @@ from cordata.store import dialect_of, missing_file
 from cordata.store.migrate import SchemaError
 from cordata.systemd import Credentials
 from cordata.systemd.hint import log_hint, start_hint
-from cordata.vault import Vault
+from cordata.vault import MASTER_KEY, Vault
 
 _AS_ROOT = "run it as root"
 #: Whole conversation with the mail server: the check itself ends a little later.
@@ -199,7 +199,9 @@ class Service:
             if one in names and other not in names
         ]
         if not self.secrets.vault.usable:
-            fix = "put back your copy of it; on a new installation `cordata credentials init`"
+            # `init` never replaces one that is there.
+            first = "remove the file, then " if MASTER_KEY in names else ""
+            fix = f"if you have a copy of it, put it back; else {first}`cordata credentials init`"
             found.append(warning("secrets", "there is no usable master-key", fix))
         return found or [ok("secrets", f"{len(names)} credentials, with a master-key")]
 

@@ -280,6 +280,24 @@ def test_wrong_master_key_names_what_does_not_open(tmp_path: Path) -> None:
     assert all("master-key" in one["fix"] for one in checks["data"])
 
 
+@pytest.mark.parametrize("is_there", [False, True])
+def test_hints_about_the_master_key_are_the_same_and_lead_to_one(
+    tmp_path: Path, is_there: bool
+) -> None:
+    path = configured(tmp_path)
+    file = tmp_path / "credentials/master-key"
+    file.write_text("too short") if is_there else file.unlink()
+    _, checks = examined(path)
+    found = [one for name in ("configuration", "secrets") for one in checks[name]]
+    copy = "if you have a copy of it, put it back; else "
+    new = "remove the file, then `cordata credentials init`"
+    fix = copy + (new if is_there else "`cordata credentials init`")
+    assert [one["fix"] for one in found if one["fix"]] == [fix] * (2 if is_there else 1)
+    file.unlink(missing_ok=True)
+    assert cordata("credentials", "init", "--config", str(path)).returncode == 0
+    assert states(examined(path)[1], "secrets") == ["ok"]
+
+
 def hub(path: Path, *words: str, given: str | None = None) -> None:
     from tests.servers import fork_server
 

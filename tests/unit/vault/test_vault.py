@@ -50,4 +50,5 @@ def test_vault_fails_at_first_use_only_when_there_is_no_key() -> None:
 def test_vault_refuses_when_the_key_is_malformed(key: bytes) -> None:
     with pytest.raises(ConfigError, match="64 hex digits") as caught:
         Vault(key)
-    assert "remove it, then" in (caught.value.hint or "")  # `credentials init` keeps what is there
+    # `credentials init` keeps what is there.
+    assert "remove the file, then" in (caught.value.hint or "")
