@@ -16,6 +16,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -80,7 +81,7 @@ class Migration(MigrationId):
 def load(chains: Sequence[Chain], dialect: str) -> list[Migration]:
     """The program's migrations, the runtime's first.
 
-    Raises: SchemaError with every gap, duplicate and badly named file.
+    Raises: SchemaError with every gap, duplicate and badly named file, or when one cannot be read.
     """
     found: list[Migration] = []
     problems: list[str] = []
@@ -93,10 +94,7 @@ def load(chains: Sequence[Chain], dialect: str) -> list[Migration]:
 
 def _load_chain(chain: Chain, dialect: str, problems: list[str]) -> list[Migration]:
     found: list[Migration] = []
-    folder = package_folder(chain.package) / "migrations"
-    if not folder.is_dir():
-        folder = sql_folder(chain.package, dialect) / "migrations"
-    for path in sorted(folder.glob("*.sql")):
+    for path, text in _read_files(chain, dialect):
         match = _FILE.match(path.name)
         if match is None:
             problems.append(f"{path}: the name must be NNNN_name.sql")
@@ -104,10 +102,28 @@ def _load_chain(chain: Chain, dialect: str, problems: list[str]) -> list[Migrati
         number = int(match[1])
         if number != (expected := _following(found)) and number != _next_major(found):
             problems.append(f"{path}: expected number {expected:04d}")
-        script = render(path.read_text("utf-8"), dialect)
+        script = render(text, dialect)
         digest = hashlib.sha256(script.encode()).hexdigest()
         found.append(Migration(chain.component, number, match[2], digest, script))
     return found
+
+
+def _read_files(chain: Chain, dialect: str) -> list[tuple[Path, str]]:
+    """The files in order, with their text. Raises: SchemaError when one cannot be read: without it
+    a schema that lacks its tables would count as current.
+    """
+    folder = package_folder(chain.package) / "migrations"
+    try:
+        if not folder.is_dir():
+            folder = sql_folder(chain.package, dialect) / "migrations"
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".sql")
+        return [(path, path.read_text("utf-8")) for path in paths]
+    except OSError as error:
+        raise SchemaError(
+            f"migrations of {chain.component}: {error.filename}: {error.strerror}",
+            hint=f"the user of the service reads them; `namei -l {error.filename}` shows which part"
+            " of the path is missing or closed",
+        ) from error
 
 
 def bootstrap_script(dialect: str) -> str:

@@ -197,3 +197,32 @@ def test_config_check_refuses_a_sender_with_which_every_mail_would_fail(tmp_path
     assert result.returncode == 78
     assert "[mail] sender: 'cordata@shop..example': not an e-mail address" in result.stderr
     assert "[alert]" not in result.stderr
+
+
+#: root may read any file: without these capabilities its permissions apply.
+WITHOUT = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
+
+
+@pytest.mark.parametrize("closed", ["sql_here/migrations", "sql_here/migrations/0001_all.sql"])
+def test_migrations_that_cannot_be_read_are_an_error(tmp_path: Path, closed: str) -> None:
+    folder = tmp_path / "sql_here/migrations"
+    folder.mkdir(parents=True)
+    (folder / "0001_all.sql").write_text("CREATE TABLE shop (id INTEGER PRIMARY KEY);")
+    (tmp_path / "shop_here.py").write_text(
+        "import cordata\napp = cordata.App('shop')\napp.migrations('sql_here')\n"
+    )
+    path = write_config(tmp_path, app="shop_here:app")
+    (tmp_path / closed).chmod(0)
+    prefix = WITHOUT if os.geteuid() == 0 else ()
+    for command in ("migrate", "primary"):
+        done = subprocess.run(
+            [*prefix, sys.executable, "-m", "cordata", command, "--config", str(path)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{tmp_path}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 78, done
+        assert f"migrations of shop: {tmp_path / closed}: Permission denied" in done.stderr
+        assert f"the user of the service reads them; `namei -l {tmp_path / closed}`" in done.stderr
