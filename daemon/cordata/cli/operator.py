@@ -48,6 +48,8 @@ class CommandResult:
     count: int
     #: Ids of named events, mails or alerts for which there was nothing to do.
     missing: Sequence[str] = ()
+    #: Why, by id, where it is known.
+    reasons: Mapping[str, str] = field(default_factory=dict)
     #: Further numbers for the JSON output, by name.
     more: Mapping[str, int] = field(default_factory=dict)
     #: The same as text, which follows the count.
@@ -106,7 +108,8 @@ class Operator:
         else:
             click.echo(f"{done.count:,} {what}{done.note}")
         for event_id in done.missing:
-            click.echo(f"error: nothing to do for {event_id}", err=True)
+            reason = f": {done.reasons[event_id]}" if event_id in done.reasons else ""
+            click.echo(f"error: nothing to do for {event_id}{reason}", err=True)
         if interrupted:
             text = "stopped by Ctrl-C: these are done, the rest is unchanged"
             click.echo(f"{text}; the same command continues", err=True)

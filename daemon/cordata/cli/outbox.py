@@ -14,6 +14,8 @@ from cordata.context import Context
 from cordata.log import plural
 from cordata.terminal import Counter, Group, Moment, moment, show_page, show_record
 
+#: Why an event may be missing.
+_DELETED = "events that all groups have handled are deleted after [engine] retention_s"
 _COLUMNS = ("event_id", "type", "state", "priority", "created_at", "due_at", "handled_at")
 
 
@@ -116,7 +118,8 @@ def replay(operator: Operator, choice: Choice, group: str | None, again: bool, y
 
     Meant for groups that were added later: groups that have handled or claimed an event, or have it
     as a dead letter, do not get it again. With --again, one group also handles the events that it
-    has handled: its mails, calls and other effects are repeated.
+    has handled: its mails, calls and other effects are repeated. What is not published again is
+    counted, with the reason.
     """
     choice.check()
     if again and group is None:
@@ -133,28 +136,45 @@ def replay(operator: Operator, choice: Choice, group: str | None, again: bool, y
 async def _replay(
     ctx: Context, choice: Choice, group: str | None, again: bool, counter: Counter
 ) -> CommandResult:
-    box, total, missing = Outbox(ctx.store), Replayed(), list[str]()
+    box, total, missing = Outbox(ctx.store), Replayed(), dict[str, str]()
     if choice.event_ids:
         for number, event_id in enumerate(choice.event_ids, start=1):
             one = await box.replay(Filter(event_id=event_id), group=group, again=again)
             total += one
             if not one.events:
-                missing.append(event_id)
+                entry = await box.get(event_id)
+                missing[event_id] = (
+                    f"no such event; {_DELETED}"
+                    if entry is None
+                    else f"it is {entry.type}, which {group} does not handle"
+                )
             counter(total.events, number / len(choice.event_ids))
     else:
         wanted = choice.filter(ctx.now_us())
         total = await box.replay(wanted, group=group, again=again, progress=counter)
-    note = (
-        f": {plural(total.messages, 'message')} published again, {total.left:,} not"
-        if total.events
-        else ""
-    )
+    counts = asdict(total)
     return CommandResult(
-        count=total.events,
-        missing=missing,
-        more={"messages": total.messages, "left": total.left},
-        note=note,
+        count=counts.pop("events"),
+        missing=[*missing],
+        reasons=missing,
+        more=counts,
+        note="" if missing and not total.events else f": {_described(total)}",
     )
+
+
+def _described(total: Replayed) -> str:
+    """What was published again, and why the rest was not."""
+    if not total.events:
+        return f"no event matches; {_DELETED}"
+    reasons = [
+        (total.handled, "handled already (--group GROUP --again repeats its effects)"),
+        (total.waiting, "not handled yet (`cordata outbox list --state pending`)"),
+        (total.dead, "given up as dead letters (`cordata dlq replay`)"),
+    ]
+    left = [f"{count:,} {reason}" for count, reason in reasons if count]
+    if not total.messages and not left:
+        return "no consumer group handles them; the primary registers new groups when it starts"
+    return ", ".join([f"{plural(total.messages, 'message')} published again", *left])
 
 
 @outbox.command(

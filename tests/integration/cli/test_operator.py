@@ -116,19 +116,52 @@ def test_replay_has_one_group_do_it_again_when_it_is_told_to(tmp_path: Path) -> 
         until(config, *packed, true=bool)
         until(config, "outbox", "list", "--state", "done", true=lambda i: len(i) == 3)
         replay = ("outbox", "replay", event_id)
-        assert told(config, *replay) == {"count": 1, "messages": 0, "left": 2, "missing": []}
-        assert told(config, "outbox", "replay", "--type", "order.made")["left"] == 2
+        counts = {"messages": 0, "handled": 2, "waiting": 0, "dead": 0}
+        assert told(config, *replay) == {"count": 1, **counts, "missing": []}
+        assert told(config, "outbox", "replay", "--type", "order.made")["handled"] == 2
         again = (*replay, "--group", "shop.pack", "--again", "--config", str(config))
         asked = cordata(*again)
         assert asked.returncode == 2 and "REPEAT" in asked.stderr
         done = cordata(*again, "--yes")
-        assert done.stdout == "1 checked: 1 message published again, 0 not\n"
+        assert done.stdout == "1 checked: 1 message published again\n"
         until(config, *packed, true=lambda items: len(items) == 2)
         unknown = cordata("outbox", "replay", "--all", "--group", "x", "--config", str(config))
         assert (
             unknown.returncode == 1 and "hint: there are: shop.pack, shop.thank" in unknown.stderr
         )
         assert cordata("outbox", "replay", "none", "--config", str(config)).returncode == 1
+
+
+def test_replay_says_why_it_published_nothing(tmp_path: Path) -> None:
+    config = prepared(tmp_path)
+    assert cordata("migrate", "--config", str(config)).returncode == 0
+
+    def replay(*words: str) -> str:
+        done = cordata("outbox", "replay", *words, "--config", str(config))
+        return f"{done.returncode} {done.stdout}{done.stderr}"
+
+    (event_id,) = published(config, 1)
+    nothing = "0 checked: no event matches; events that all groups have handled are deleted after"
+    assert replay("--type", "order.mad").startswith(f"0 {nothing} [engine] retention_s")
+    again = "0 1 checked: 0 messages published again, 2 not handled yet (`cordata outbox list"
+    assert replay(event_id).startswith(again)
+    with service.running(config):
+        until(config, "dlq", "list", true=bool)
+        (thanked,) = until(config, "outbox", "list", "--type", "order.thanked", true=bool)
+        until(config, "outbox", "list", "--state", "dead", true=bool)
+    assert replay("--type", "order.made") == (
+        "0 1 checked: 0 messages published again, 1 handled already (--group GROUP --again repeats"
+        " its effects), 1 given up as dead letters (`cordata dlq replay`)\n"
+    )
+    missing = "error: nothing to do for"
+    found = replay("none", event_id)
+    assert found.startswith("1 1 checked: 0 messages")
+    assert f"{missing} none: no such event;" in found
+    assert replay("--type", "order.thanked").startswith("0 1 checked: no consumer group handles")
+    other = thanked["event_id"]
+    assert replay(other, "--group", "shop.pack") == (
+        f"1 0 checked\n{missing} {other}: it is order.thanked, which shop.pack does not handle\n"
+    )
 
 
 def test_retry_of_one_group_leaves_the_others_waiting(tmp_path: Path) -> None:

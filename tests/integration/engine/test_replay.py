@@ -58,13 +58,13 @@ async def test_group_that_came_later_gets_what_was_published_before(state: Path)
         done = await Outbox(store).replay(
             ALL, progress=lambda count, share: told.append((count, share))
         )
-        assert done == Replayed(events=453, messages=450, left=450)
+        assert done == Replayed(events=453, messages=450, handled=450)
         assert told[-1] == (453, 1.0) and len(told) >= 3
         assert [share for _, share in told] == sorted(share for _, share in told)
         await run_until_idle(store, state, both)
         assert both.handled == {"early": [], "late": ids}
         again = await Outbox(store).replay(Filter(type="thing.done"), group="late")
-        assert again == Replayed(events=450, messages=0, left=450)
+        assert again == Replayed(events=450, messages=0, handled=450)
 
 
 async def test_group_does_it_once_more_when_its_marks_are_forgotten(state: Path) -> None:
@@ -74,7 +74,7 @@ async def test_group_does_it_once_more_when_its_marks_are_forgotten(state: Path)
         first, second = await publish(store, 2)
         await run_until_idle(store, state, groups)
         done = await Outbox(store).replay(Filter(event_id=second), group="two", again=True)
-        assert done == Replayed(events=1, messages=1, left=0)
+        assert done == Replayed(events=1, messages=1)
         await run_until_idle(store, state, groups)
         assert groups.handled == {"one": [first, second], "two": [first, second, second]}
         (marks,) = await rows(store, "handled_count")
@@ -88,7 +88,7 @@ async def test_what_a_group_has_in_hand_or_as_dead_letter_is_left_alone(state: P
         await publish(store, 2)
         await run_until_idle(store, state, groups)
         done = await Outbox(store).replay(ALL, group="one", again=True)
-        assert done == Replayed(events=2, messages=0, left=2)
+        assert done == Replayed(events=2, messages=0, dead=2)
         assert len((await DeadLetters(store).page(ALL, limit=9)).items) == 2
 
 

@@ -123,8 +123,13 @@ class Outbox:
                     await tx.execute("inspection.forget", **chosen)
                 made = await tx.execute("inspection.replay", **chosen, now_us=tx.now_us)
                 tx.notify(CLAIMABLE_TOPIC)
-                left = found["messages"] - made
-                return Replayed(events=len(event_ids), messages=made, left=left)
+                return Replayed(
+                    events=len(event_ids),
+                    messages=made,
+                    handled=0 if again else found["handled"],
+                    waiting=found["waiting"],
+                    dead=found["dead"],
+                )
 
             return await self._store.run(unit)
 

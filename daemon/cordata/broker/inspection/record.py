@@ -77,14 +77,19 @@ class Replayed:
     events: int = 0
     #: Messages that were added for consumer groups.
     messages: int = 0
-    #: Messages that were not: the group has handled or claimed the event, or it is a dead letter.
-    left: int = 0
+    #: Messages that were not, since the group has handled the event, is still to handle it, or has
+    #: it as a dead letter.
+    handled: int = 0
+    waiting: int = 0
+    dead: int = 0
 
     def __add__(self, other: Replayed) -> Replayed:
         return Replayed(
             events=self.events + other.events,
             messages=self.messages + other.messages,
-            left=self.left + other.left,
+            handled=self.handled + other.handled,
+            waiting=self.waiting + other.waiting,
+            dead=self.dead + other.dead,
         )
 
 

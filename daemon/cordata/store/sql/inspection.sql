@@ -94,9 +94,13 @@ WHERE event_id IN :event_ids[text] AND state IN ('ready', 'scheduled') AND next_
     AND (CAST(:group AS text) IS NULL OR "group" = :group);
 
 -- name: inspection.wanted
--- Number of messages of these events for all their groups, or for :group.
-SELECT count(*) AS messages
+-- What all groups of these events, or :group, already have of them: a mark, a message, or a dead letter.
+SELECT count(CASE WHEN m.state IS NULL THEN h.event_id END) AS handled,
+       count(CASE WHEN m.state <> 'dead' THEN 1 END) AS waiting,
+       count(CASE WHEN m.state = 'dead' THEN 1 END) AS dead
 FROM event AS e CROSS JOIN consumer_group AS g
+LEFT JOIN message AS m ON m.event_id = e.id AND m."group" = g."group"
+LEFT JOIN handled AS h ON h.event_id = e.id AND h."group" = g."group"
 WHERE e.id IN :event_ids[text] AND g.type = e.type
     AND (CAST(:group AS text) IS NULL OR g."group" = :group);
 
