@@ -21,6 +21,7 @@ from cordata.config.reader import DROP_INS, drop_in_files
 from cordata.context_factory import read_vault, store_password
 from cordata.errors import ConfigError, CordataError
 from cordata.store import dialect_of
+from cordata.store.migrate import require_in_use
 from cordata.store.sqlite.connection import database_path
 from cordata.systemd import Credentials
 from cordata.vault import Vault
@@ -79,6 +80,7 @@ def _copy_store(config: Config, password: str | None, directory: Path, draw: Dra
             database = str(server.major)
     if not applied:
         raise CordataError("there is nothing to copy: the store was never migrated")
+    require_in_use(applied)  # no program takes such a backup
     return Manifest(
         format=archive.FORMAT,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -44,7 +44,7 @@ _COMMANDS = {
     "migrate": ("cordata.cli.migrate:migrate", "Migrate the store, or list pending migrations."),
     "backup": ("cordata.cli.backup:backup", "Copy store, configuration and credentials."),
     "restore": ("cordata.cli.backup:restore", "Put the store of a backup in place."),
-    "db": ("cordata.cli.db:db", "Copy the store to the other kind of database."),
+    "db": ("cordata.cli.db:db", "Copy the store to the other kind of database, or go back."),
     "doctor": ("cordata.cli.doctor:doctor", "Check this host, and say what to do."),
     "report-bug": ("cordata.cli.report_bug:report_bug", "Pack what a report of a bug needs."),
     "config": ("cordata.cli.config:config", "Check or show the configuration."),

@@ -1,4 +1,4 @@
-"""`cordata db copy`."""
+"""`cordata db copy|reopen`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import click
 
 from cordata.app_loader import load
 from cordata.backup.restore import Host
-from cordata.cli.operator import Operator, operator_options
-from cordata.cli.options import app_option
+from cordata.cli.operator import Operator, confirm, operator_options
+from cordata.cli.options import app_option, yes_option
+from cordata.config import build, find_file, open_document
 from cordata.context_factory import chains_of
 from cordata.dbcopy.copy import Copied
 from cordata.dbcopy.copy import copy as copy_store
+from cordata.dbcopy.copy import reopen as reopen_store
 from cordata.systemd.hint import start_hint, stop_hint
 from cordata.terminal import Group, ProgressBar, show_json
 
 
 @click.group(cls=Group)
 def db() -> None:
-    """The database: copy the store to one of the other kind."""
+    """The database: copy the store to one of the other kind; the way back to the old one."""
 
 
 @db.command(
@@ -46,9 +48,10 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
     The first pass makes the tables in an empty database and copies all rows while the service
     runs. Call it again at any time, also after it was killed: it compares, and writes what differs.
     With --finish the service must be stopped: this pass copies the last changes, checks every row
-    of both databases, and completes the copy. Until then no service starts on it.
+    of both databases, and completes the copy. Until then no service starts on it, and from then on
+    none on the old store: `cordata db reopen` is the way back.
 
-    The store and the configuration are only read. What to do next is printed.
+    Otherwise the store is only read, as is the configuration. What to do next is printed.
     """
     os.umask(0o077)
     loaded = load(operator.config, app)
@@ -71,6 +74,34 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
     click.echo("all rows are the same" if finish else "not finished: changes of the service go on")
     for step in steps:
         click.echo(f"next: {step}")
+    return 0
+
+
+@db.command(
+    short_help="Go back to a store that was moved.",
+    examples="cordata db reopen --yes",
+    exit_codes="""
+        0 services may start on it, 1 a process uses it, or not confirmed, 78 the configuration
+        cannot be used
+    """,
+)
+@yes_option
+@operator_options
+def reopen(operator: Operator, yes: bool) -> int:
+    """Let services start again on the store of the configuration, from which `cordata db copy
+    --finish` has moved.
+
+    It is as it was then: what the service has written to the copy since is not in it. Stop all
+    services that use the copy first, or both would answer and send mail.
+    """
+    os.umask(0o077)
+    document = open_document(find_file(operator.config))
+    config = operator.with_state_dir(build(document, None))
+    confirm("Have all services that use the copy been stopped?", yes=yes)
+    moved_to = reopen_store(Host(config=config, document=document, chains=()))
+    sentence = "services may start on this store; "
+    sentence += f"it was moved to {moved_to}" if moved_to else "it was not moved"
+    operator.print_result({"moved_to": moved_to}, sentence)
     return 0
 
 

@@ -8,11 +8,13 @@
                           |
                           |  last pass: the service is stopped
                           v
-                        equal --> settled: numbers, foreign keys, triggers; the mark is removed
+                        equal --> settled: numbers, foreign keys, triggers; the source is marked,
+                                  then the mark of the target is removed
 
 A pass reads both sides page by page in the order of the key, and writes what differs, each page in
 one transaction. So a pass resumes one that was killed, the last pass finds what has changed, and a
-page that it finds equal is verified. No service starts on a marked database (`store/migrate.py`).
+page that it finds equal is verified. No service starts on a marked database (`store/migrate.py`),
+and from the first pass on one of the two is always marked, so services never run on both.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from cordata.errors import CordataError
 from cordata.store import Chain, check_url, dialect_of
 from cordata.store.migrate import (
     COPYING,
+    MOVED,
     MigrationId,
     SchemaError,
     bootstrap_script,
@@ -115,11 +118,8 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
     if finish and host.is_server:
         check_units()
     password = store_password(config)
-    file = config.store if dialect_of(config.store) == "sqlite" else target_config
-    folder = database_path(file.url, config.paths.state).parent
     try:
         with (
-            acting_as_owner(folder),
             _opened(host, config.store, password, alone=finish, make=False) as source,
             _opened(host, target_config, password, alone=True, make=True) as target,
         ):
@@ -128,7 +128,9 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
                     f"there is no store to copy: {source.name} has no tables",
                     hint="is [store] url right? `cordata migrate` creates the tables",
                 )
-            _check_schema(source.applied(), host.chains, dialect_of(config.store))
+            # The mark of a last pass to this target that was killed just before its end.
+            ours = [one for one in source.applied() if not _is_moved_to(one, target)]
+            _check_schema(ours, host.chains, dialect_of(config.store))
             _prepare(source, target, host.chains, dialect_of(target_config))
             tables = _pairs(source, target)
             done = Copied(source=source.name, target=target.name, finished=finish)
@@ -137,14 +139,30 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
             done.tables = _Pass(source, target, draw, verify=finish).run(tables)
             if finish:
                 draw(None, "checking foreign keys")
-                _finish(target, [theirs for _, theirs in tables])
-    except sqlite3.Error as error:
-        raise translate(error, "copying the store", folder=folder) from error
+                _finish(source, target, [theirs for _, theirs in tables])
     except CordataError as error:
         error.hint = error.hint or "the same command goes on where this one ended"
         raise
     done.seconds = clock.monotonic() - begun
     return done
+
+
+def reopen(host: Host) -> str | None:
+    """Let services start again on the store of the configuration, which a last pass has copied.
+
+    Returns where it was moved to, and when; None: it was not. Raises: CordataError if a process
+    uses the store.
+    """
+    config = host.config
+    if host.is_server:
+        check_units()
+    password = store_password(config)
+    with _opened(host, config.store, password, alone=True, make=False) as side:
+        if "migration" not in side.tables():
+            return None
+        moved = [one.name for one in side.applied() if one.component == MOVED]
+        side.fetch("DELETE FROM migration WHERE component = ?", (MOVED,))
+    return moved[0] if moved else None
 
 
 @contextmanager
@@ -154,8 +172,14 @@ def _opened(
     state = host.config.paths.state
     if dialect_of(store) == "sqlite":
         path = database_path(store.url, state)
-        with sqlite.opened(path, state, alone=alone, make=make) as file:
-            yield file
+        try:
+            with (
+                acting_as_owner(path.parent),
+                sqlite.opened(path, state, alone=alone, make=make) as file,
+            ):
+                yield file
+        except sqlite3.Error as error:
+            raise translate(error, str(path), folder=path.parent) from error
         return
     from cordata.dbcopy import postgres
 
@@ -343,8 +367,12 @@ def _encoded(rows: Sequence[Row]) -> bytes:
     return b"".join(map(_encode, rows))
 
 
-def _finish(target: Side, tables: Sequence[Table]) -> None:
-    """Make the target a store like any other."""
+def _is_moved_to(mark: MigrationId, target: Side) -> bool:
+    return mark.component == MOVED and mark.name.startswith(f"{target.name} at ")
+
+
+def _finish(source: Side, target: Side, tables: Sequence[Table]) -> None:
+    """Make the target a store like any other, and the source one on which no service starts."""
     [(again,)] = target.fetch(f"SELECT again FROM {_STATE}")
     with target.transaction():
         for table, column, events in _POSITIONS:
@@ -356,3 +384,8 @@ def _finish(target: Side, tables: Sequence[Table]) -> None:
         mark = (COPYING.component, COPYING.number)
         target.fetch("DELETE FROM migration WHERE component = ? AND number = ?", mark)
         target.run_script(f"DROP TABLE {_STATE};")
+        now_us = clock.now_us()
+        source.fetch("DELETE FROM migration WHERE component = ?", (MOVED,))
+        at = f"{clock.from_us(now_us):%Y-%m-%d %H:%M} UTC"
+        source.record(MigrationId(MOVED, 0, f"{target.name} at {at}"), now_us)
+        source.unlock()

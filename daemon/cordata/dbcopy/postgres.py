@@ -133,6 +133,10 @@ class PostgresSide(Side):
             f"LOCK TABLE {', '.join(map(quoted, tables))} IN SHARE MODE".encode()
         )
 
+    def unlock(self) -> None:
+        """As in Side."""
+        self._connection.execute(b"COMMIT")
+
     def relax(self) -> list[str]:
         """As in Side."""
         found = self.fetch(_RELAX)

@@ -99,7 +99,11 @@ class Side(ABC):
 
     @abstractmethod
     def lock(self, tables: Sequence[str]) -> None:
-        """No other process can write to the tables until the connection is closed."""
+        """No other process can write to the tables until `unlock`, or the end of the connection."""
+
+    @abstractmethod
+    def unlock(self) -> None:
+        """What was written since `lock` takes effect."""
 
     @abstractmethod
     def relax(self) -> list[str]:

@@ -78,6 +78,9 @@ class SqliteSide(Side):
     def lock(self, tables: Sequence[str]) -> None:
         """As in Side. It is, if it was opened `alone`."""
 
+    def unlock(self) -> None:
+        """As in Side. Each statement took effect at once."""
+
     def relax(self) -> list[str]:
         """As in Side. This connection never checks foreign keys."""
         found = self.fetch("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
@@ -115,7 +118,7 @@ def opened(path: Path, state_dir: Path, *, alone: bool, make: bool) -> Iterator[
         anchor = database.anchor()
         if anchor is None:
             raise StoreUnavailable(f"{path} is locked, or is not in WAL mode", hint="try again")
-        connection = database.open(write=make)
+        connection = database.open(write=alone)
         stack.callback(connection.close)
         if not alone:  # the last connection that closes makes a checkpoint, which is locked
             stack.callback(lock.acquire)
@@ -123,6 +126,6 @@ def opened(path: Path, state_dir: Path, *, alone: bool, make: bool) -> Iterator[
         connection.row_factory = None
         connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         connection.execute("PRAGMA foreign_keys = OFF")
-        if make:  # no service runs that would make checkpoints
+        if alone:  # no service runs that would make checkpoints
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         yield SqliteSide(path, connection, lock)

@@ -69,6 +69,9 @@ class MigrationId:
 
 #: Marks a database that `cordata db copy` has not completed.
 COPYING = MigrationId("db copy", 0, "unfinished")
+#: Component of the mark of a database that was copied to another one and is no longer to be used;
+#: its name says where to and when.
+MOVED = "db copy --finish"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +142,30 @@ def _next_major(found: Sequence[MigrationId]) -> int:
     return (found[-1].number // _MAJOR + 1) * _MAJOR if found else 1
 
 
+def require_in_use(applied: Sequence[MigrationId]) -> None:
+    """Raises: SchemaError when the database is an unfinished copy, or was moved to another one."""
+    if COPYING in applied:
+        raise SchemaError(
+            "the database is a copy that is not finished",
+            hint="`cordata db copy --finish`, with the configuration of its source, completes it",
+        )
+    for entry in applied:
+        if entry.component == MOVED:
+            raise SchemaError(
+                f"the store was moved to {entry.name}",
+                hint="set [store] url to that one; `cordata db reopen` is the way back to this one",
+            )
+
+
 def pending(
     known: Sequence[Migration], applied: Sequence[MigrationId]
 ) -> tuple[list[Migration], list[MigrationId]]:
     """Pending migrations, and those of the same major that only the database has.
 
     Raises: SchemaError when the name or text of a migration differs from the one that was applied,
-    the schema is of a newer major, or the database is an unfinished copy.
+    the schema is of a newer major, or the database is an unfinished copy, or was moved.
     """
-    if COPYING in applied:
-        raise SchemaError(
-            "the database is a copy that is not finished",
-            hint="`cordata db copy --finish`, with the configuration of its source, completes it",
-        )
+    require_in_use(applied)
     programs = {(m.component, m.number): m for m in known}
     newest: dict[str, int] = {}
     for migration in known:

@@ -78,6 +78,7 @@ def test_every_table_of_a_hub_is_the_same_there_and_back(
     assert {name: one["rows"] for name, one in first.items()} == {
         name: len(rows) for name, rows in before.items()
     }
+    assert there.run("migrate", "--check").returncode == 0
     second = copied(there, back, "--finish")
     assert contents(back) == before and schema(back) == schema(old)
     assert {name: one["sha256"] for name, one in first.items()} == {
@@ -86,7 +87,7 @@ def test_every_table_of_a_hub_is_the_same_there_and_back(
     assert contents(old) == before
     for one in (there, back):
         assert next_number(one, "alert_mail", "written_at", "1") == 251
-        assert one.run("migrate", "--check").returncode == 0
+    assert back.run("migrate", "--check").returncode == 0
 
 
 @pytest.mark.parametrize("to", ["sqlite", "postgres"])
@@ -325,6 +326,70 @@ def test_copy_goes_on_after_the_connection_was_lost(
     assert process.returncode == 1 and "the database server:" in said, said
     target = place(tmp_path / "target", postgres.url(name), app=FAMILY)
     assert copied(source, target, "--finish")["parent"]["rows"] == 30_000
+
+
+@pytest.mark.parametrize("to", ["sqlite", "postgres"])
+def test_nothing_starts_on_the_old_store_until_it_is_opened_again(
+    tmp_path: Path, postgres: PostgresServer, to: str
+) -> None:
+    urls = "", postgres.url(postgres.create_database())
+    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
+    target = place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+    source.write(parents(10))
+    copied(source, target, "--finish")
+    for words in (("migrate",), ("server", "--listen", "127.0.0.1:0"), ("outbox", "list")):
+        done = source.run(*words)
+        assert done.returncode == 78, done
+        moved = f"the store was moved to {target.url or target.database} at 20"
+        assert moved in done.stderr and "`cordata db reopen` is the way back" in done.stderr, done
+    done = source.backup(tmp_path / "backup")
+    assert done.returncode == 78 and "was moved to" in done.stderr, done
+    assert not (tmp_path / "backup").exists()
+    # Nor is it copied to a third one.
+    further = place(
+        tmp_path / "further", target.url and postgres.url(postgres.create_database()), app=FAMILY
+    )
+    done = copy(source, further)
+    assert done.returncode == 78 and "was moved to" in done.stderr, done
+
+    done = source.run("db", "reopen")
+    assert done.returncode == 2 and "--yes" in done.stderr, done
+    assert source.run("migrate", "--check").returncode == 78
+    done = source.run("db", "reopen", "--yes")
+    assert done.returncode == 0 and f"moved to {target.url or target.database} at" in done.stdout
+    assert source.run("migrate", "--check").returncode == 0
+    done = source.run("db", "reopen", "--yes")
+    assert done.returncode == 0 and "it was not moved" in done.stdout, done
+
+
+def test_last_pass_goes_on_when_it_ended_after_the_old_store_was_marked(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    source = filled(tmp_path / "source", app=FAMILY)
+    target = place(tmp_path / "target", postgres.url(postgres.create_database()), app=FAMILY)
+    source.write(parents(10))
+    copied(source, target)
+    # Fails at the COMMIT of the target, which comes last.
+    target.write(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'not yet'; END $$"
+    )
+    target.write(
+        "CREATE CONSTRAINT TRIGGER refuse AFTER DELETE ON migration DEFERRABLE INITIALLY DEFERRED"
+        " FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    done = copy(source, target, "--finish")
+    assert done.returncode == 1 and "not yet" in done.stderr, done
+    done = source.run("migrate", "--check")
+    assert done.returncode == 78 and "was moved to" in done.stderr, done
+    done = target.run("migrate", "--check")
+    assert done.returncode == 78 and "copy that is not finished" in done.stderr, done
+
+    target.write("DROP FUNCTION refuse CASCADE")
+    copied(source, target, "--finish")
+    assert target.run("migrate", "--check").returncode == 0
+    assert contents(target) == contents(source)
+    assert source.run("migrate", "--check").returncode == 78
 
 
 @needs_root
