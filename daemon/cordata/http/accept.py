@@ -10,6 +10,7 @@ more connections than the least loaded one lets them wait for a few milliseconds
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import mmap
 import os
@@ -107,6 +108,9 @@ class Acceptor:
         except (BlockingIOError, ConnectionAbortedError):
             return  # another worker was first, or the client has left
         except OSError as error:
+            if error.errno == errno.EINVAL:  # it was shut down: the whole server stops
+                self._unlisten()
+                return
             # The connections stay in the queue, where another worker may accept them.
             if self._log_throttle.is_due(str(error)):
                 log.error("cannot accept connections for now: %s", error)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import socket
 import stat
+import time
 from collections.abc import Sequence
 
+from cordata import clock
 from cordata.errors import ConfigError, CordataError
 from cordata.systemd import listen_fds
 
 #: As http.socket has it; the kernel caps it at net.core.somaxconn.
 _BACKLOG = 4096
+#: Pause between looks whether the queue of a socket is empty.
+_LOOK_S = 0.001
 #: The next step for what may be wrong with an address.
 _HINTS = {
     errno.EADDRINUSE: "stop what listens there, or choose another --listen",
@@ -147,12 +152,30 @@ def _is_stale(path: str) -> bool:
     return False
 
 
-def close(sock: socket.socket) -> None:
-    """Close a listening socket and remove the file that `bind` made for it; that of a passed socket
-    belongs to the service manager.
+def close(sock: socket.socket, *, patience_s: float = 0.0) -> None:
+    """Close a listening socket.
+
+    One that `bind` made is closed for all processes that share it, and its file is removed; before
+    that they may take `patience_s` to accept the connections that wait. One of the service manager
+    stays open there: connections wait for the next process that it starts.
     """
-    passed = any(entry.sock is sock for entry in listen_fds())
-    if sock.family == socket.AF_UNIX and not passed:
-        with contextlib.suppress(OSError):
-            os.unlink(sock.getsockname())
+    if not any(entry.sock is sock for entry in listen_fds()):
+        if sock.family == socket.AF_UNIX:
+            with contextlib.suppress(OSError):
+                os.unlink(sock.getsockname())
+        _refuse(sock, patience_s)
     sock.close()
+
+
+def _refuse(sock: socket.socket, patience_s: float) -> None:
+    """Refuse new connections. The kernel resets those that wait to be accepted, so the queue is
+    emptied first, and takes no more meanwhile: a client that does not get into it repeats its SYN
+    after a second, and is refused then.
+    """
+    sock.listen(0)
+    queue = select.poll()
+    queue.register(sock, select.POLLIN)
+    deadline = clock.monotonic() + patience_s
+    while queue.poll(0) and clock.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    sock.shutdown(socket.SHUT_RD)

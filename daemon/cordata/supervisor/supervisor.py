@@ -34,6 +34,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 #: Longest pause between two passes, while a child has a deadline or the manager does not read. A
 #: pass that comes later than _STILL_S after the one before shows that this process stood still.
 _LOOK_S, _STILL_S = 1.0, 2.0
+#: How long the workers may take at the stop to accept the connections that wait. With 300 clients,
+#: and as many new connections as they can make, 4 workers took 0.1 s, and all that waited were
+#: answered; when the sockets were closed after the workers, 300 were reset after 0.5 s.
+_ACCEPT_S = 1.0
 
 
 class Supervisor:
@@ -114,8 +118,7 @@ class Supervisor:
         finally:
             self._notify.close()
             self._manager.close()
-            for sock in self._sockets:
-                listening.close(sock)
+            self._close_sockets()
         return self.exit_code
 
     def stop(self) -> None:
@@ -126,6 +129,7 @@ class Supervisor:
         self._manager.stopping("stopping")
         in_order = sorted(self._children, key=lambda child: not child.is_worker)
         log.info("stopping: %s", ", ".join(c.name for c in in_order if c.alive))
+        self._close_sockets()
         for child in self._children:
             if child.state == "waiting":
                 child.state = "gone"
@@ -139,6 +143,12 @@ class Supervisor:
         if self._test_mode:
             return
         self._sockets = listening.open_all(self._listen)
+
+    def _close_sockets(self) -> None:
+        """Refuse new connections. Workers that were not told to stop yet accept those that wait."""
+        serving = any(child.is_worker and child.alive for child in self._children)
+        while self._sockets:
+            listening.close(self._sockets.pop(), patience_s=_ACCEPT_S if serving else 0.0)
 
     def _preload(self) -> None:
         if self._program is None:

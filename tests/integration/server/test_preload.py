@@ -150,4 +150,6 @@ def test_forked_workers_serve_on_the_sockets_that_the_server_was_given(tmp_path:
             assert facts["imported_by"] == running.process.pid
             assert facts["descriptors"]["3"].startswith("socket:")
             assert running.stop()[0] == 0
+        # It is the service manager's: connections wait for the next server.
+        socket.create_connection(listening.getsockname(), PATIENCE_S).close()
     assert refused(url)

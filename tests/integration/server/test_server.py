@@ -8,12 +8,20 @@ import os
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from tests.integration.server.running import PATIENCE_S, free_address, refused, server, wait_gone
 from tests.notify import fill
 from tests.servers.process import is_alive
+
+REQUEST = b"GET /facts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def address_of(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return host, int(port)
 
 
 def test_server_prints_one_ready_line_when_all_are_ready(tmp_path: Path) -> None:
@@ -79,6 +87,48 @@ def test_server_answers_what_it_has_in_hand_when_stopped(tmp_path: Path) -> None
         assert response.status == 200
         response.read()
         connection.close()
+        assert running.wait() == 0
+
+
+def test_server_answers_connections_that_wait_when_stopped(tmp_path: Path) -> None:
+    with server(tmp_path, workers=1) as running:
+        where = address_of(running.ready())
+        worker = running.pid_of("worker@0")
+        os.kill(worker, signal.SIGSTOP)
+        waiting = [socket.create_connection(where, PATIENCE_S) for _ in range(30)]
+        for sock in waiting:
+            sock.sendall(REQUEST)
+        os.kill(worker, signal.SIGCONT)
+        running.signal(signal.SIGTERM)
+        for sock in waiting:
+            with sock:
+                assert sock.recv(12) == b"HTTP/1.1 200"
+        assert running.wait() == 0
+
+
+def test_server_resets_no_connection_when_stopped(tmp_path: Path) -> None:
+    """They are answered or refused: none waits for a worker that has stopped."""
+    with server(tmp_path) as running:
+        where = address_of(running.ready())
+
+        def call_until_refused(_: int) -> int:
+            resets = 0
+            while True:
+                try:
+                    with socket.create_connection(where, PATIENCE_S) as sock:
+                        sock.sendall(REQUEST)
+                        resets += not sock.recv(12)
+                except ConnectionRefusedError:
+                    return resets
+                except (ConnectionResetError, BrokenPipeError):
+                    resets += 1
+
+        with ThreadPoolExecutor(20) as threads:
+            resets = threads.map(call_until_refused, range(20))
+            running.get("/facts")
+            running.signal(signal.SIGTERM)
+            # One may come after the last look at the queue.
+            assert sum(resets) <= 1
         assert running.wait() == 0
 
 

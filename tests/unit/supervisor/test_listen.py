@@ -78,6 +78,19 @@ def test_bind_replaces_a_socket_file_when_nobody_answers_there(tmp_path: Path) -
     assert not path.exists()
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "PATH"])
+def test_close_refuses_new_connections_also_for_processes_that_share_the_socket(
+    tmp_path: Path, address: str
+) -> None:
+    sock = bind(address.replace("PATH", str(tmp_path / "s")))
+    where = sock.getsockname()
+    with sock.dup():
+        close(sock)
+        with socket.socket(socket.AF_UNIX if address == "PATH" else socket.AF_INET) as client:
+            with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
+                client.connect(where)
+
+
 def test_bind_does_not_wait_for_a_server_that_accepts_nothing(tmp_path: Path) -> None:
     path, errors = str(tmp_path / "s"), list[Exception]()
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as waiting:
