@@ -92,6 +92,11 @@ def test_first_request_is_received_read_and_acknowledged_when_typed(tmp_path: Pa
         assert "passed, 0 failed, 0 warnings" in shown
         assert "wix: 200" in shown
         assert "demo: acknowledged" in shown and "<OTA_ResRetrieveRS" in shown
+        # The exit code of the stop that follows is 0, although a process was killed before.
+        log = tmp_path / "log"
+        (pid,) = re.findall(r"worker@3 is ready \(pid (\d+)\)", log.read_text())
+        os.kill(int(pid), signal.SIGKILL)
+        until(lambda: "worker@3 is ready" in log.read_text().partition("SIGKILL")[2], "a new one")
 
 
 def from_checkout() -> list[str]:
