@@ -1,4 +1,4 @@
-"""Mails one alert by itself, if the cool-down allows. Needs no store."""
+"""Mails alerts by itself, if their cool-downs allow. Needs no store."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Alerter:
         self._guard = threading.RLock()  # as that of Buffer
         #: By fingerprint.
         self._pending: dict[str, AlertGroup] = {}
-        #: Those that the thread has taken; it mails the first.
+        #: Those that the thread has taken, until their mail is sent.
         self._mailing: list[AlertGroup] = []
         self._working = False
 
@@ -59,37 +59,48 @@ class Alerter:
         """Whether there are recipients, and a mail server."""
         return bool(self._config.to and self._mail.host)
 
-    def mail(self, group: AlertGroup) -> bool:
-        """Mail the pending alerts of a group, if the cool-down of its kind allows; blocks for an
-        SMTP conversation.
+    def mail(self, groups: list[AlertGroup]) -> bool:
+        """Mail the pending alerts of these groups whose cool-downs allow it, as one mail; blocks
+        for an SMTP conversation, and removes the others from `groups` before.
 
         Returns False when a mail was due and could not be sent now; never raises.
         """
-        kind, cause, now = group.fingerprint, group.cause, clock.now().timestamp()
-        try:
-            counted = self._cooldown.claim(kind, now=now, count=group.pending)
-        except OSError as error:
-            log.error("no mail about %s: its cool-down cannot be stored: %s", cause, error)
-            self._postpone(group)
-            return False
-        except TooMany:
-            log.error("no mail about %s now: the limit of mails per hour is reached", cause)
-            self._postpone(group)
-            return True
-        if counted is None:
-            return True
-        try:
-            self._send(replace(group, pending=counted + 1))
-        except _NotSent as error:
-            log.error("the mail about %s was not sent: %s", cause, error)
+        now, is_stored = clock.now().timestamp(), True
+        due: list[AlertGroup] = []
+        for group in [*groups]:
+            cause, counted = group.cause, None
             try:
-                self._cooldown.give_back(kind, counted=counted, now=now)
-            except OSError as second:
-                log.error("the cool-down of %s cannot be stored: %s", cause, second)
-            # Last: a process that finds the alert may claim its mail as soon as it is due.
-            self._postpone(group)
+                counted = self._cooldown.claim(group.fingerprint, now=now, count=group.pending)
+            except OSError as error:
+                log.error("no mail about %s: its cool-down cannot be stored: %s", cause, error)
+                self._postpone(group)
+                is_stored = False
+            except TooMany:
+                log.error("no mail about %s now: the limit of mails per hour is reached", cause)
+                self._postpone(group)
+            if counted is None:
+                groups.remove(group)
+            else:
+                due.append(replace(group, pending=counted + 1))
+        if not due:
+            return is_stored
+        try:
+            self._send(due)
+        except _NotSent as error:
+            causes = ", ".join(dict.fromkeys(group.cause for group in due))
+            log.error("the mail about %s was not sent: %s", causes, error)
+            for group, sent in zip(groups, due, strict=True):
+                self._give_back(group, counted=sent.pending - 1, now=now)
             return False
-        return True
+        return is_stored
+
+    def _give_back(self, group: AlertGroup, *, counted: int, now: float) -> None:
+        try:
+            self._cooldown.give_back(group.fingerprint, counted=counted, now=now)
+        except OSError as error:
+            log.error("the cool-down of %s cannot be stored: %s", group.cause, error)
+        # Last: a process that finds the alert may claim its mail as soon as it is due.
+        self._postpone(group)
 
     def mail_soon(self, group: AlertGroup) -> None:
         """`mail` for an event loop: returns at once; a separate thread sends the mail.
@@ -118,9 +129,8 @@ class Alerter:
 
     def _work(self) -> None:
         while mailing := self._take():
-            while mailing:
-                self.mail(mailing[0])
-                del mailing[0]
+            self.mail(mailing)
+            mailing.clear()
             # Thousands of one kind then become one update of the state file per second.
             time.sleep(_PAUSE_S)
 
@@ -132,7 +142,7 @@ class Alerter:
             self._working = bool(mailing)
         return mailing
 
-    def _send(self, group: AlertGroup) -> None:
+    def _send(self, groups: Sequence[AlertGroup]) -> None:
         """Raises: _NotSent."""
         # An e-mail library and an event loop: 80 ms, not before an alert is due.
         import asyncio
@@ -141,7 +151,7 @@ class Alerter:
         from cordata.mail.smtp import MailRejected, SmtpUnavailable, send_now
 
         to = recipients_of(self._config)
-        subject, body = subject_of([group]), text_of([group], self.pace)
+        subject, body = subject_of(groups), text_of(groups, self.pace)
         try:
             refused = asyncio.run(
                 send_now(self._mail, self._login, to=to, subject=subject, text=body)

@@ -75,9 +75,8 @@ class Cooldown:
                 entry.counted += count
                 self._save(kinds, now)
                 return None
-            if sum(_within(now, at) for one in kinds.values() for at in one.mails) >= (
-                self._max_per_hour
-            ):
+            mails = {at for one in kinds.values() for at in one.mails if _within(now, at)}
+            if len(mails - {now}) >= self._max_per_hour:  # kinds claimed at `now` share a mail
                 raise TooMany()
             counted = entry.counted + count - 1
             recent = [at for at in entry.mails if _within(now, at)]

@@ -160,7 +160,7 @@ def alert(unit: str, config: str | None, debug: bool) -> int:
     )
     log = logger("cordata.alert")
     log.error("%s", text.split("\n", 1)[0], extra=fields(events.UNIT_FAILED, cause=unit))
-    sent = not alerter.mails or alerter.mail(group)
+    sent = not alerter.mails or alerter.mail([group])
     if alerter.mails and not later:
         group.pending = 0
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import string
 from pathlib import Path
 from typing import Any, cast
 
@@ -219,6 +220,23 @@ async def test_second_error_of_a_group_is_mailed_while_the_first_one_cools_down(
             one.log.error("%s", text, extra=fields(events.MESSAGE_DEAD))
             await until(lambda count=count: len(box.got) == count)  # type: ignore[misc]
     assert ["KeyError" in mail["Subject"] for _, mail in box.got] == [True, False]
+
+
+async def test_many_kinds_at_once_are_few_mails_so_that_an_outage_is_mailed_as_well(
+    tmp_path: Path,
+) -> None:
+    config = AlertConfig(to=OPS, max_per_hour=3)
+    async with opened(tmp_path) as store, smtp_server(Mailbox()) as box:
+        one = process(store, tmp_path, config, mail_of(box))
+        for name in string.ascii_lowercase:
+            extra = fields(events.GROUP_ABSENT)
+            one.log.error("no process has had the consumer group %s", name, extra=extra)
+        await until(lambda: "group z" in "".join(mail.get_content() for _, mail in box.got))
+        one.log.error("the store takes no writes", extra=fields(events.STORE_FAILED))
+        await until(lambda: "takes no writes" in box.got[-1][1].get_content())
+    lines = "".join(mail.get_content() for _, mail in box.got).splitlines()
+    named = {line[-1] for line in lines if line.startswith("no process has had")}
+    assert named == {*string.ascii_lowercase}
 
 
 async def test_urgent_alert_is_kept_when_the_process_ends_before_its_mail_is_sent(

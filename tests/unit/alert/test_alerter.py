@@ -34,8 +34,8 @@ class Heard(Alerter):
         self.heard: list[tuple[str, str, int]] = []
         self.told = threading.Event()
 
-    def mail(self, group: AlertGroup) -> bool:
-        self.heard.append((group.cause, group.sample, group.pending))
+    def mail(self, groups: list[AlertGroup]) -> bool:
+        self.heard += [(group.cause, group.sample, group.pending) for group in groups]
         self.told.set()
         return True
 
@@ -204,7 +204,7 @@ def group(cause: str) -> AlertGroup:
 
 def test_mail_is_kept_and_can_be_tried_again_when_the_host_is_no_name(tmp_path: Path) -> None:
     kept: list[AlertGroup] = []
-    assert not unreachable(tmp_path, kept).mail(group("store-full"))
+    assert not unreachable(tmp_path, kept).mail([group("store-full")])
     stored = json.loads((tmp_path / "alerts.json").read_text())
     assert stored[group("store-full").fingerprint]["counted"] == 1
     assert kept == [group("store-full")]
@@ -214,7 +214,7 @@ def test_mail_is_kept_when_the_host_sent_its_mails_of_this_hour(tmp_path: Path) 
     kept: list[AlertGroup] = []
     alerter = unreachable(tmp_path, kept, limit=2)
     now = clock.now().timestamp()
-    for cause in ("a", "b"):
-        Cooldown([tmp_path], cooldown_s=900).claim(cause, now=now)
-    assert alerter.mail(group("c"))
+    for ago, cause in enumerate(("a", "b")):
+        Cooldown([tmp_path], cooldown_s=900).claim(cause, now=now - ago)
+    assert alerter.mail([group("c")])
     assert kept == [group("c")]

@@ -85,3 +85,11 @@ def test_claim_is_refused_when_there_were_many_mails_of_whatever_cause(tmp_path:
     with pytest.raises(TooMany):
         cooldown.claim("b", now=11_900.0)
     assert cooldown.claim("b", now=13_601.0) == 0
+
+
+def test_kinds_that_are_claimed_at_the_same_time_are_one_mail_of_the_limit(tmp_path: Path) -> None:
+    cooldown = Cooldown([tmp_path], cooldown_s=900, max_per_hour=2)
+    assert [cooldown.claim(kind, now=10_000.0) for kind in "abc"] == [0, 0, 0]
+    assert [cooldown.claim(kind, now=10_001.0) for kind in "de"] == [0, 0]
+    with pytest.raises(TooMany):
+        cooldown.claim("f", now=10_002.0)
