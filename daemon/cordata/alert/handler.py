@@ -104,18 +104,20 @@ class AlertHandler(logging.Handler):
         own, id_ = getattr(record, "ALERT", None), getattr(record, "MESSAGE_ID", "")
         text, now_us = message_of(record), clock.to_us(clock.now())
         error = record.exc_info[1] if record.exc_info else None
+        place = _place_of(error.__traceback__) if error is not None else ""
         if own is not None:
             cause = f"app-{own}"
         elif id_ in CAUSES:
             cause = CAUSES[id_]
-        elif error is not None:
-            cause = f"{record.name} {type(error).__name__} at {_place_of(error.__traceback__)}"
+        elif place:
+            cause = f"{record.name} {type(error).__name__} at {place}"
         else:
             cause = f"{record.name} error"
         if more := trail(error) if error is not None else getattr(record, "trail", ""):
             text = f"{text}\n{more}"
-        # With an exception its type and place say the kind, whatever the message names.
-        is_kind = own is not None or error is not None or id_ in _ONE_KIND
+        # With an exception its type and place say the kind, whatever the message names; but one
+        # that was never raised has no place.
+        is_kind = own is not None or place != "" or id_ in _ONE_KIND
         key = "\0".join((cause, id_, "" if is_kind else without_variables(text)))
         urgent = own is None and id_ in CAUSES
         return group_of(

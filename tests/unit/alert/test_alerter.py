@@ -128,6 +128,17 @@ def test_handler_counts_an_outage_of_the_store_once_whatever_each_process_says_o
     assert [group.count for group in buffer.take()] == [2]
 
 
+def test_handler_keeps_exceptions_that_were_never_raised_apart_by_their_text() -> None:
+    buffer = Buffer()
+    log = logger_with(Heard(), buffer)
+    log.error("the first", exc_info=ValueError())
+    log.error("the second", exc_info=ValueError())
+    assert [(group.cause, group.count) for group in buffer.take()] == [
+        ("test error", 1),
+        ("test error", 1),
+    ]
+
+
 def _one(number: int) -> None:
     raise ValueError(f"secret of {number}")
 
