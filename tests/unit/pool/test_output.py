@@ -20,7 +20,7 @@ from cordata.pool.worker.output import (
     WorkerOutput,
 )
 
-INFO, WARNING = logging.INFO, logging.WARNING
+INFO, WARNING, ERROR = logging.INFO, logging.WARNING, logging.ERROR
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -96,3 +96,10 @@ def test_tail_keeps_the_last_lines_within_its_bounds(lines: list[str]) -> None:
     assert sum(len(line.encode()) for line in found) <= TAIL_BYTES
     assert list(found) == [line[:LINE] for line in lines[len(lines) - len(found) :]]
     assert not lines or found
+
+
+def test_rest_of_a_long_record_keeps_its_level() -> None:
+    cutter = LineCutter()
+    found = [*cutter.feed(b"<3>" + b"x" * 40_000), *cutter.feed(b"\n<6>next\n")]
+    assert [line.level for line in found] == [ERROR, ERROR, ERROR, INFO]
+    assert [line.text[:4] for line in found] == ["xxxx", "xxxx", "xxxx", "next"]

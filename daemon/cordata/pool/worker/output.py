@@ -19,7 +19,7 @@ log = logger("cordata.pool.child")
 
 #: Of one child; further ones are counted, and the next second begins with a line that says so.
 LINES_PER_S = 1000
-#: Bytes after which a line without an end is cut.
+#: Bytes after which a line without an end is cut; its rest keeps its level.
 _LONGEST = 16_384
 #: Limits of the last lines that a caller gets when the child of its call died.
 TAIL_LINES, TAIL_BYTES, LINE = 20, 4096, 1000
@@ -113,8 +113,10 @@ class LineCutter:
         for line in whole:
             yield from self._take(line)
         while len(self._rest) > _LONGEST:
-            cut, self._rest = self._rest[:_LONGEST], self._rest[_LONGEST:]
+            cut, rest = self._rest[:_LONGEST], self._rest[_LONGEST:]
             yield from self._take(cut)
+            found = _PRIORITY.match(cut[:3].decode(errors="replace"))
+            self._rest = (found[0].encode() if found else b"") + rest
 
     def end(self) -> Iterator[Line]:
         """The last line, if it has no line end."""
