@@ -75,11 +75,12 @@ def pool() -> None:
 @operator_options
 def status(operator: Operator) -> int:
     """Show the workers and the command of each child."""
+    # Looked up before `_ask` becomes the owner, who may not trust or see the file.
+    look = log_hint("-u 'worker@*'", units=has_units(find_file(operator.config)))
 
     def act(client: SyncClient) -> dict[str, Any]:
         answer = client.status()
         if not any(worker["answers"] for worker in answer["workers"]):
-            look = log_hint("-u 'worker@*'", units=has_units(find_file(operator.config)))
             raise PoolUnavailable(f"no worker answers: {look}")
         return answer
 
