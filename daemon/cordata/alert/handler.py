@@ -16,7 +16,14 @@ from msgspec.structs import replace
 
 from cordata import clock, events
 from cordata.alert.alerter import Alerter
-from cordata.core.alert import MAX_GROUPS, AlertGroup, add_to, group_of, without_variables
+from cordata.core.alert import (
+    MAX_GROUPS,
+    AlertGroup,
+    add_to,
+    fingerprint,
+    group_of,
+    without_variables,
+)
 from cordata.log import message_of, trail
 
 #: MESSAGE_ID -> cause. This process mails these at once and by itself, since the store or the
@@ -38,6 +45,9 @@ MAIL_PREFIX = "<alert."
 #: All errors of one of these are one kind, whatever their text: each process has its own words for
 #: an outage of the store, and a client chooses the path of its request.
 _ONE_KIND = (events.DISK_FULL, events.STORE_FAILED, events.REQUEST_FAILED)
+#: Texts of one cause that a process tells apart; all further ones are one kind. Texts may have
+#: names in them, which must not fill the store.
+_MAX_TEXTS = 100
 
 
 class Buffer:
@@ -84,6 +94,8 @@ class AlertHandler(logging.Handler):
         self._alerter = alerter
         self._buffer = buffer
         self._place = place
+        #: Cause -> fingerprints of its texts.
+        self._texts: dict[str, set[str]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Count it, start a mail if it is urgent; never blocks."""
@@ -118,7 +130,7 @@ class AlertHandler(logging.Handler):
         # With an exception its type and place say the kind, whatever the message names; but one
         # that was never raised has no place.
         is_kind = own is not None or place != "" or id_ in _ONE_KIND
-        key = "\0".join((cause, id_, "" if is_kind else without_variables(text)))
+        key = "\0".join((cause, id_, "" if is_kind else self._kind_of(cause, text)))
         urgent = own is None and id_ in CAUSES
         return group_of(
             cause,
@@ -129,6 +141,12 @@ class AlertHandler(logging.Handler):
             key=key,
             ids=str(getattr(record, "ALERT_IDS", "")).split(),
         )
+
+    def _kind_of(self, cause: str, text: str) -> str:
+        kind, known = fingerprint(without_variables(text)), self._texts.setdefault(cause, set())
+        if len(known) < _MAX_TEXTS:
+            known.add(kind)
+        return kind if kind in known else ""
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Do nothing: the handler that writes the log reports it."""

@@ -111,6 +111,18 @@ def test_handler_counts_each_error_of_a_group_by_itself_and_no_event_of_its_own(
     assert [group.cause for group in groups].count("dead-letter") == 3
 
 
+def test_handler_tells_few_texts_apart_whatever_names_are_in_them() -> None:
+    buffer = Buffer()
+    log = logger_with(Heard(to=()), buffer)
+    kinds: dict[str, int] = {}
+    for number in range(2000):
+        name = "".join("abcdefghij"[int(digit)] for digit in str(number))
+        log.error("no room is left for %s", name)
+        for group in buffer.take():  # stored meanwhile
+            kinds[group.fingerprint] = kinds.get(group.fingerprint, 0) + group.count
+    assert sorted(kinds.values()) == [1] * 100 + [1900]
+
+
 def test_handler_counts_failed_requests_once_whatever_their_paths() -> None:
     buffer = Buffer()
     log = logger_with(Heard(to=()), buffer)
