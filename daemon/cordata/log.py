@@ -202,7 +202,7 @@ class TrailFormatter(logging.Formatter):
         """The `trail` of the record's exception, or that of a child of the pool; "": none."""
         if record.exc_info:
             return self.formatException(record.exc_info)
-        trail_of_child: str = getattr(record, "trail", "")
+        trail_of_child: str = getattr(record, "child_trail", "")
         return trail_of_child
 
     def formatException(self, ei: Any) -> str:

@@ -125,7 +125,7 @@ class AlertHandler(logging.Handler):
             cause = f"{record.name} {type(error).__name__} at {place}"
         else:
             cause = f"{record.name} error"
-        if more := trail(error) if error is not None else getattr(record, "trail", ""):
+        if more := trail(error) if error is not None else getattr(record, "child_trail", ""):
             text = f"{text}\n{more}"
         # With an exception its type and place say the kind, whatever the message names; but one
         # that was never raised has no place.

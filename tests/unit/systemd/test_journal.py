@@ -158,5 +158,9 @@ def test_journal_has_the_trace_of_the_request() -> None:
 
 
 def test_line_of_a_child_carries_its_further_lines_indented_and_escaped() -> None:
-    line = LineFormatter().format(record("no rate", trail="KeyError\n  /x.py:7 in f\x1b[31m"))
+    line = LineFormatter().format(record("no rate", child_trail="KeyError\n  /x.py:7 in f\x1b[31m"))
     assert line.endswith("http: no rate\n    KeyError\n      /x.py:7 in f\\x1b[31m")
+
+
+def test_field_of_an_application_is_no_part_of_the_line() -> None:
+    assert LineFormatter().format(record("booked", trail=["anna"])).endswith("http: booked")

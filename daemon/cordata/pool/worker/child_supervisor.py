@@ -272,7 +272,7 @@ class ChildSupervisor:
             log.error(
                 "child %d could not warm up: %s",
                 *(child.pid, message.message),
-                extra=extra | {"trail": message.traceback.rstrip()},
+                extra=extra | {"child_trail": message.traceback.rstrip()},
             )
         self._wake.set()
 

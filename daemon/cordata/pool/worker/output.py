@@ -96,7 +96,7 @@ class WorkerOutput:
 
     def _log(self, level: int, text: str, extra: dict[str, object], trail: str = "") -> None:
         more = fields(events.POOL_CHILD_OUTPUT, worker=self._worker, child_pid=self._pid, **extra)
-        log.log(level, "%s", text, extra=more | {"trail": trail})
+        log.log(level, "%s", text, extra=more | {"child_trail": trail})
 
 
 class LineCutter:
