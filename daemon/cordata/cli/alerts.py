@@ -133,7 +133,8 @@ def _record(row: Row) -> dict[str, object]:
 @config_option
 @debug_option
 def alert(unit: str, config: str | None, debug: bool) -> int:
-    """Report that UNIT failed: in the journal, and by mail at most once per cool-down.
+    """Report that UNIT failed: in the journal, and by mail at most once per kind of failure and
+    cool-down.
 
     Needs neither the store nor a valid configuration, since these may be the cause of the failure.
     The primary stores the alert afterwards, see `cordata alerts list`.

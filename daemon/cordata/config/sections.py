@@ -177,7 +177,7 @@ class AlertConfig:
 
     #: Addresses; empty: the journal only.
     to: tuple[str, ...] = ()
-    #: One mail per unit or kind of error in this time; the rest is counted.
+    #: One mail per kind of error, or of failure of a unit, in this time; the rest is counted.
     cooldown_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 900.0
     #: Errors of a kind are mailed together as soon as there are this many, or
     count: Annotated[int, Meta(ge=1, le=1_000_000)] = 10

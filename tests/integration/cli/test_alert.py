@@ -36,7 +36,9 @@ MONITOR = {
 }
 
 
-async def test_alert_mails_once_per_unit_and_counts_the_rest(tmp_path: Path) -> None:
+async def test_alert_mails_once_per_unit_and_kind_of_failure_and_counts_the_rest(
+    tmp_path: Path,
+) -> None:
     async with smtp_server(Mailbox()) as box:
         path = config(tmp_path, box.port)
         for unit in ("worker@0.service", "worker@0.service", "worker@1.service"):
@@ -44,6 +46,8 @@ async def test_alert_mails_once_per_unit_and_counts_the_rest(tmp_path: Path) -> 
             assert result.returncode == 0, result.stderr
             assert f"{unit} failed: watchdog (dumped, status ABRT)" in result.stderr
         assert len(box.got) == 2
+        await alert("worker@0.service", path, **MONITOR | {"MONITOR_EXIT_STATUS": "KILL"})
+        assert len(box.got) == 3
         [_, first] = box.got[0]
         assert first["To"] == "ops@example.org, night@example.org"
         assert "worker@0.service failed: watchdog" in first["Subject"]
