@@ -29,7 +29,7 @@ _HINT_DIRECTORY = (
 )
 _HINT_READ_ONLY = (
     "its file system is mounted read-only: mount it read-write; `findmnt -T DIR` shows the mount,"
-    " `dmesg` whether a fault of the disk was the reason"
+    " `journalctl -k` or `dmesg` whether a fault of the disk was the reason"
 )
 
 
@@ -69,7 +69,7 @@ _HINTS = {
     sqlite3.SQLITE_READONLY: "the state directory and its files must belong to the service's user;"
     " see `ls -la DIR`, and `findmnt -T DIR` whether the file system is read-only",
     sqlite3.SQLITE_CANTOPEN: "see that the file exists and belongs to the service's user",
-    sqlite3.SQLITE_IOERR: "see the kernel's messages about the disk: `dmesg`",
+    sqlite3.SQLITE_IOERR: "see the kernel's messages about the disk: `journalctl -k` or `dmesg`",
 }
 
 

@@ -160,5 +160,5 @@ class LockQueue:
             return "another process holds it: a long transaction, migration or stopped process"
         return (
             "this process holds it: a long transaction(), or a commit that waits for the disk;"
-            " see the kernel's messages about the disk: `dmesg`"
+            " see the kernel's messages about the disk: `journalctl -k` or `dmesg`"
         )
