@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from unicodedata import decimal
-from urllib.parse import unquote_plus
+from urllib.parse import unquote, unquote_plus
 
 from msgspec import Struct
 
@@ -44,8 +44,9 @@ _MANY = 150
 #: An e-mail address, from each place where one may begin; it ends where `_whole` lets one end.
 _ADDRESS = re.compile(r"(?<![\w.+%-])(?=([\w.+%-]++@[\w-]++(?:\.\w[\w-]*+)*+))")
 
-#: White space as JSON writes it: its letter does not belong to an address that follows.
-_ESCAPED_SPACE = re.compile(r"\\[bfnrt]")
+#: An escape of JSON. Decoded JSON still has those of quotation marks, backslashes and control
+#: characters, which neither an address nor a number has.
+_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)", re.IGNORECASE)
 
 
 class PersonMatcher(Struct, frozen=True):
@@ -192,7 +193,7 @@ def _find_in_inbox(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -> l
     for row in rows:
         if (group := groups.get(row["hotel_id"])) is None:
             continue
-        text = _readable(bytes(row["body"]).decode("utf-8", "replace"))
+        text = _readable(bytes(row["body"]).decode("utf-8-sig", "replace"))
         if group.is_named_in(text) or (
             row["reservation_id"] is None and group.is_numbered_in(text)
         ):
@@ -280,13 +281,14 @@ async def _look_at_mails(tx: Tx, after: int) -> tuple[int | None, list[Row]]:
 
 
 def _readable(text: str) -> str:
-    """A text in lower case, with the escapes of JSON decoded; and if it may be a form, once more
-    with those of a form, in which a + is a space.
+    """A text in lower case, with the escapes of JSON decoded; and once more with those of a form or
+    of a URL. A + is a space in a form, but in JSON it may belong to an address.
     """
-    if "\\" in text:
-        with suppress(ValueError, RecursionError):
-            text = json.dumps(json.loads(text), ensure_ascii=False)
-        text = _ESCAPED_SPACE.sub(" ", text)
+    is_json = text.lstrip().startswith(("{", "["))
+    if is_json and "\\" in text:
+        with suppress(ValueError, RecursionError):  # parse_int: int reads 4300 digits at most
+            text = json.dumps(json.loads(text, parse_int=str), ensure_ascii=False)
+        text = _ESCAPE.sub("\n", text)
     if "%" in text:
-        text = f"{text}\n{unquote_plus(text)}"
+        text = f"{text}\n{unquote(text) if is_json else unquote_plus(text)}"
     return text.lower()

@@ -423,6 +423,9 @@ async def test_others_are_not_taken_for_a_person_who_shares_a_number(tmp_path: P
         b'{"email": "eva+list@example.com", "message": "100 % sure"}',
         b'{"message": "My address is\\neva+list@example.com, 100% sure"}',
         b'{"message": "\\teva+list@example.com", "wrong": ',
+        b'{"message": "\\u000beva+list@example.com"}',
+        b'{"page": "https://example.com/?email=eva%2Blist%40example.com"}',
+        b'\xef\xbb\xbf{"number": ' + b"9" * 5000 + b', "email": "eva\\u002blist@example.com"}',
         b"email=eva%2Blist%40example.com&message=100+%25",
         b'--x\r\nContent-Disposition: form-data; name="email"\r\n\r\neva+list@example.com\r\n'
         b'--x\r\nContent-Disposition: form-data; name="text"\r\n\r\n100 %\r\n--x--\r\n',
@@ -433,19 +436,64 @@ async def test_address_is_found_however_a_submission_is_written(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await write(hub, email="eva+list@example.com")
-
-        async def add_submission(tx: Tx) -> None:
-            await raw(
-                tx,
-                "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
-                " VALUES (1, 1, '{}', ?, 'review', 'r')",
-                [body],
-            )
-
-        await hub.ctx.store.run(add_submission)
+        await add_unmapped(hub, body)
         found = await find(hub.ctx.store, email="eva+list@example.com")
         assert (await erase(hub.ctx.store, found, WHY)).inbox == 1
         assert bytes(await hub.one("SELECT body FROM inbox WHERE request_id = 'r'")) == b""
+
+
+async def add_unmapped(hub: Hub, body: bytes) -> None:
+    """Add a submission that waits in the review list."""
+
+    async def unit(tx: Tx) -> None:
+        await raw(
+            tx,
+            "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
+            " VALUES (1, 1, '{}', ?, 'review', 'r')",
+            [body],
+        )
+
+    await hub.ctx.store.run(unit)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"message": "DOMAIN\\\\nora@example.com"}',
+        b'--x\r\nContent-Disposition: form-data; name="text"\r\n\r\nDOMAIN\\nora@example.com\r\n',
+    ],
+)
+async def test_letter_after_a_backslash_that_was_written_belongs_to_the_address(
+    tmp_path: Path, body: bytes
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        for email in ("ora@example.com", "nora@example.com"):
+            await write(hub, email=email)
+        await add_unmapped(hub, body)
+        erased = [
+            (await erase(hub.ctx.store, await find(hub.ctx.store, email=email), WHY)).inbox
+            for email in ("ora@example.com", "nora@example.com")
+        ]
+        assert erased == [0, 1]
+
+
+@pytest.mark.parametrize("phone", ["0660 1234567", "0660 7654321"])
+async def test_number_is_found_when_another_is_in_the_next_line(tmp_path: Path, phone: str) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, email="", phone=phone)
+        await add_unmapped(hub, b'{"phone": "0660 1234567\\n0660 7654321"}')
+        found = await find(hub.ctx.store, phone=phone)
+        assert (await erase(hub.ctx.store, found, WHY)).inbox == 1
+
+
+async def test_plus_in_json_belongs_to_the_address(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await write(hub, email="eva@example.com")
+        for message in ("100 % sure", ""):
+            await write(hub, number="n-1", email="otto+eva@example.com", message=message)
+        await add_unmapped(hub, b'{"email": "otto+eva@example.com", "message": "100 % sure"}')
+        erased = await erase(hub.ctx.store, await find(hub.ctx.store, email="eva@example.com"), WHY)
+        assert (erased.inbox, erased.versions) == (0, 0)
 
 
 async def test_address_is_found_in_the_second_line_of_an_old_version(tmp_path: Path) -> None:
