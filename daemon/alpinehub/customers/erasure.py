@@ -47,7 +47,8 @@ _KEPT_DETAILS = (
     *("protocol", "client_id", "res_status", "code"),
     *("by", "inbox", "mapping", "accepted_by"),
 )
-#: The form of an id that inbox/processing.py makes for a submission without one.
+#: The form of an id that inbox/processing.py makes for a submission without one, and
+#: webhooks/interpretation.py of a long one.
 _MADE = re.compile("[0-9a-f]{24}")
 #: Attempts if requests of the person arrive meanwhile.
 _RUNS = 3

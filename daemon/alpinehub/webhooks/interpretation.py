@@ -12,6 +12,7 @@ import re
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from functools import partial
+from hashlib import blake2b
 from typing import Literal, cast, get_args
 
 import msgspec
@@ -24,7 +25,7 @@ from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.fields import FieldMapping, FieldResolver
 from alpinehub.webhooks.stay import guests_of, order_of, stay_of
-from alpinehub.webhooks.submission import FormShape, Submission, Unreadable, id_text, shape_of
+from alpinehub.webhooks.submission import FormShape, Submission, Unreadable, shape_of
 from alpinehub.webhooks.values import (
     line,
     lines,
@@ -36,7 +37,7 @@ from alpinehub.webhooks.values import (
     read_yes,
 )
 
-_MAX_NAME, _MAX_CODE = 64, 8
+_MAX_NAME, _MAX_CODE, _MAX_ID = 64, 8, 128
 #: At most two decimals: `1.200` may be 1200 or 1.2.
 _TOTAL, _CENT = re.compile("[0-9]{1,8}(?:[.,][0-9]{1,2})?"), Decimal("0.01")
 _YEAR = re.compile("[0-9]{4}")
@@ -265,11 +266,21 @@ def interpret(
     resolver = FieldResolver(
         submission.answers, mapping, zone, _today(received, zone), accept=accept
     )
-    external_id = submission.external_id or id_text(resolver.take_value("external_id")) or None
+    external_id = submission.external_id or _own_id(resolver.take_value("external_id"))
     data = reservation_data_of(resolver, submission)
     if data is None:
         return Unmapped(tuple(dict.fromkeys(resolver.problems)), external_id, shape)
     return Mapped(data, external_id, shape, tuple(resolver.remapped))
+
+
+def _own_id(text: str) -> str | None:
+    """The id in a field of a form; of a long one a hash, since two may begin alike. Its 24 digits
+    are those of the ids that inbox/processing.py makes: an erasure removes them.
+    """
+    text = line(text)
+    if len(text) > _MAX_ID:
+        text = blake2b(text.encode(), digest_size=12).hexdigest()
+    return text or None
 
 
 def take_apart(received: Received) -> Submission:

@@ -90,7 +90,7 @@ async def test_submission_that_cannot_be_mapped_is_in_review_and_told(
         assert "eva@" not in text and "Muster" not in text and PATH_SECRET not in text
 
 
-async def test_ids_that_differ_only_after_128_characters_are_two_requests(tmp_path: Path) -> None:
+async def test_long_ids_are_compared_completely(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         for name in ("Eva Muster", "Otto Muster"):
             await post_form(hub, {**FORM, "name": name, "request_id": "a" * 128 + name})
@@ -98,6 +98,10 @@ async def test_ids_that_differ_only_after_128_characters_are_two_requests(tmp_pa
         await hub.handle_events()
         assert await hub.one("SELECT count(*) FROM reservation") == 2
         assert await hub.one("SELECT count(*) FROM reservation_version") == 2
+        await post_form(hub, {**FORM, "name": "Eva Maier", "request_id": "a" * 128 + "Eva Muster"})
+        await hub.handle_events()
+        assert await hub.one("SELECT count(*) FROM reservation") == 2
+        assert await hub.one("SELECT count(*) FROM reservation_version") == 3
 
 
 @on_each_store
