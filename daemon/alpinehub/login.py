@@ -13,7 +13,7 @@ import math
 import os
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from time import monotonic
 from weakref import WeakKeyDictionary
@@ -42,6 +42,9 @@ MAX_WAITING = 16
 _OF_BOTH, _OF_ADDRESS, _OF_NAME = (10, 6.0), (30, 2.0), (100, 2.0)
 #: Names and addresses that one process counts for.
 _MAX_COUNTED = 10_000
+#: Seconds in which one process reads the networks of the last contacts once, when it refuses a
+#: password: guesses must not multiply the reads.
+_READ_AGAIN_S = 60.0
 #: Seconds in which one process reports guessed passwords of an account once.
 _TELL_AGAIN_S = 600.0
 _MAX_NAME_CHARS = 64
@@ -90,8 +93,7 @@ class Guesses:
         self._both = Allowance(*_OF_BOTH)
         self._address = Allowance(*_OF_ADDRESS)
         self._name = Allowance(*_OF_NAME)
-        #: Names with an address from where they got in; at first those of the last contacts, so
-        #: that after a restart guesses of others do not keep the hotel software out.
+        #: Names with an address from where they got in, here or as the store says.
         self._known: OrderedDict[bytes, None] = OrderedDict()
         #: Key: the cause of an alert.
         self.alert_throttle = LogThrottle(again_s=_TELL_AGAIN_S)
@@ -123,7 +125,7 @@ class Guesses:
         self.know(name, address)
 
     def know(self, name: str, address: str) -> None:
-        """The name got in from the address."""
+        """The name got in from the address, here or elsewhere."""
         known = self._digest(name, address)
         self._known[known] = None
         self._known.move_to_end(known)
@@ -157,6 +159,8 @@ class LoginCache:
     def __init__(self) -> None:
         self._key = os.urandom(32)
         self.guesses = Guesses(self._digest)
+        #: Monotonic time from which the networks of the last contacts may be read.
+        self.read_again_at = 0.0
         #: Whether it was right -> its hashes with their end; wrong ones never displace right ones.
         self._answers: dict[bool, OrderedDict[bytes, float]] = {
             True: OrderedDict(),
@@ -290,13 +294,22 @@ def counted_network(address: str) -> str:
     return "" if is_loopback(address) else network_of(address)
 
 
-async def _new_cache(ctx: Context) -> LoginCache:
-    """The cache of this process, which knows the networks of the last contacts."""
-    rows = await ctx.store.read(lambda tx: tx.fetch_all("contact_networks", limit=REMEMBER_MAX))
-    cache = _caches.setdefault(ctx.store, LoginCache())
+async def _read_networks(ctx: Context, cache: LoginCache) -> bool:
+    """Read from where the hotel software called last, before a restart or through another worker:
+    guesses of others shall not keep it out. False: this was read a moment ago.
+    """
+    now = monotonic()
+    if now < cache.read_again_at:
+        return False
+    cache.read_again_at = now + _READ_AGAIN_S
+    try:
+        rows = await ctx.store.read(lambda tx: tx.fetch_all("contact_networks", limit=REMEMBER_MAX))
+    except BaseException:  # also if a client that guesses leaves
+        cache.read_again_at = now
+        raise
     for row in reversed(rows):  # the latest last: it is forgotten last
         cache.guesses.know(row["name"], row["network"])
-    return cache
+    return True
 
 
 def _alert(ctx: Context, cache: LoginCache, name: str, address: str, *, exists: bool) -> None:
@@ -325,11 +338,17 @@ async def authenticate(
     stored = [account.password] if account is not None else [_nobody()]
     if account is not None and (before := _before(ctx, account)) is not None:
         stored.append(before)
-    cache = _caches.get(ctx.store) or await _new_cache(ctx)
+    cache = _caches.get(ctx.store) or _caches.setdefault(ctx.store, LoginCache())
     queue = name if account is not None else ""
     counted = counted_network(address)
+    verify = partial(cache.verify, name, password, *stored, queue=queue, address=counted)
     try:
-        right = await cache.verify(name, password, *stored, queue=queue, address=counted)
+        try:
+            right = await verify()
+        except Guessing:
+            if not await _read_networks(ctx, cache):
+                raise
+            right = await verify()
     except Guessing:
         _alert(ctx, cache, name, address, exists=account is not None)
         raise

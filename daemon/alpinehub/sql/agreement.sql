@@ -17,7 +17,8 @@ ON CONFLICT (account_id, hotel_id) DO UPDATE SET
     network = coalesce(excluded.network, contact.network)
 
 -- name: contact_networks
--- The networks from which accounts called last, the latest first. Reads all contacts, once in a process.
+-- The networks from which accounts called last, the latest first. Reads all contacts, at most
+-- once a minute in a process, when it refuses a password.
 SELECT u.name, c.network FROM contact c JOIN account u ON u.id = c.account_id
 WHERE c.network IS NOT NULL
 GROUP BY u.name, c.network

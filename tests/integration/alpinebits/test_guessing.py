@@ -132,6 +132,46 @@ async def test_guesses_from_everywhere_do_not_keep_the_hotel_software_out_after_
         assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
 
 
+async def test_guesses_do_not_keep_out_the_software_that_another_worker_let_in(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as other, open_worker(tmp_path) as hub:
+        assert await log_in(hub, "nobody", "guess") == 401
+        assert await log_in(other, "u1", PASSWORD, OTHER) == 200
+        said = [await log_in(hub, "u1", f"guess {n}", f"192.0.2.{n}") for n in range(110)]
+        assert said[-1] == 429
+        assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
+
+
+@pytest.mark.usefixtures("each_store")
+async def test_guesser_who_leaves_does_not_keep_the_hotel_software_out(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as other, open_worker(tmp_path) as hub:
+        assert await log_in(other, "u1", PASSWORD, OTHER) == 200
+        said = [await log_in(hub, "u1", f"guess {n}", f"192.0.2.{n}") for n in range(100)]
+        assert said == [401] * 100
+        guess = asyncio.create_task(log_in(hub, "u1", "guess", GUESSER))
+        while not login._caches[hub.ctx.store].read_again_at:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0)
+        guess.cancel()
+        await asyncio.wait([guess])
+        assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
+
+
+async def test_networks_are_read_again_when_software_moved_during_guesses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_hub(tmp_path) as other, open_worker(tmp_path) as hub:
+        said = [await log_in(hub, "u1", f"guess {n}", f"192.0.2.{n}") for n in range(110)]
+        assert said[-1] == 429
+        assert await log_in(other, "u1", PASSWORD, OTHER) == 200
+        assert await log_in(hub, "u1", PASSWORD, OTHER) == 429
+        later = float(int(monotonic())) + 60
+        monkeypatch.setattr(login, "monotonic", lambda: later)
+        said = [await log_in(hub, "u1", f"guess {n}", f"192.0.3.{n}") for n in range(60)]
+        assert said[-1] == 429
+        assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
+
+
 async def test_names_are_tried_from_an_address_only_so_often(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         said = [await log_in(hub, f"name {number}", "x") for number in range(60)]
