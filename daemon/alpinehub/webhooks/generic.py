@@ -175,8 +175,8 @@ def _explain(name: str, message: str) -> Problem:
         text = "not a moment with its offset (2027-01-31T10:00:00+01:00)"
     elif "encoded date" in text:
         text = "not a date (YYYY-MM-DD)"
-    elif "regex" in text:
-        text = "not a number (1450.50)"
+    elif name == "total":
+        text = "expected a number (1450.50)"
     text = text.replace(" | null", "").replace("`", "").replace("Expected", "expected")
     return Problem(f"{name}{path}", text)
 

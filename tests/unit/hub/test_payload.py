@@ -178,9 +178,12 @@ def test_total_is_the_number_that_was_written(total: float | str) -> None:
     assert data.total == Decimal(str(total)) and str(data.total)[-3] == "."
 
 
-@pytest.mark.parametrize("total", ["\u0663\u0664", "1_0", " 1", "1\n", "1,5", "", "1.", "NaN"])
+@pytest.mark.parametrize(
+    "total", ["\u0663\u0664", "1_0", " 1", "1\n", "1,5", "", "1.", "NaN", True, [1]]
+)
 def test_total_is_refused_when_it_is_no_number_in_ascii_digits(total: object) -> None:
-    assert list(refuse({**REQUEST, "total": total, "currency": "EUR"})) == ["total"]
+    problems = refuse({**REQUEST, "total": total, "currency": "EUR"})
+    assert problems == {"total": "expected a number (1450.50)"}
 
 
 def test_content_is_equal_when_only_the_writing_differs() -> None:
