@@ -64,6 +64,7 @@ class HttpConfig:
     #: and that the application may take to end after its client disconnected.
     response_timeout_s: Annotated[float, Meta(ge=0.1, le=86_400)] = 60.0
     #: After SIGTERM, responses have `Connection: close` for this long; then idle connections close.
+    #: Then a client that reads nothing of a complete response for 10 s is cut off.
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = 0.5
     #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are trusted, or Forwarded if none of
     #: those is sent; "unix" for unix sockets.

@@ -53,6 +53,9 @@ _MIN_BODY_RATE = 512
 #: and `body_timeout_s` in all: closing with unread bytes would reset the connection and could
 #: destroy the response on its way (RFC 9112 9.6). Received bytes are dropped.
 _LINGER_S = 2.0
+#: While the server drains, it waits for a client that reads nothing of a complete response for this
+#: long at most: nothing else of the worker stops before.
+_DRAIN_UNREAD_S = 10.0
 #: Eviction, by phase: rank (a higher one goes first, as less is lost), and the seconds before a
 #: connection can be evicted. An honest client sends a head at once; a large body may take longer.
 _EVICTION = {LINGER: (4, 1.0), IDLE: (3, 1.0), HEAD: (2, 1.0), BODY: (1, 5.0)}
@@ -373,7 +376,10 @@ class Connection(asyncio.BufferedProtocol):
     def check(self, now: float) -> None:
         """End what is overdue at `now` (loop time); the sweep calls this."""
         self.flow.measure(now)
-        if self.flow.stalled_s > self.server.config.response_timeout_s:
+        unread_limit_s = self.server.config.response_timeout_s
+        if self.server.draining and self._exchange is None:
+            unread_limit_s = min(unread_limit_s, _DRAIN_UNREAD_S)
+        if self.flow.stalled_s > unread_limit_s:
             self._cut_unread()
         if self._phase == LINGER and self.flow.has_unsent:
             self._begin_linger(now)  # the client still reads the last response

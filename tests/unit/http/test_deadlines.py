@@ -211,6 +211,26 @@ async def test_lingering_connection_stays_as_long_as_its_client_reads() -> None:
         assert wire.transport.closing
 
 
+@pytest.mark.parametrize("headers", [(), ((b"connection", b"close"),)])
+async def test_client_that_reads_nothing_of_a_whole_response_does_not_hold_up_the_drain(
+    headers: tuple[tuple[bytes, bytes], ...],
+) -> None:
+    async with wired(sending(start(200, *headers), body(b"x" * 250_000)), HttpConfig()) as wire:
+        loop = still(wire.server)
+        await wire.feed(GET)
+        wire.server.state.draining = True
+        for unsent, seconds, closing in (
+            (200_000, 9, False),
+            (100_000, 9, False),
+            (100_000, 11, True),
+        ):
+            wire.transport.unsent = unsent
+            wire.server.sweep(loop.time())
+            loop.seconds += seconds
+            wire.server.sweep(loop.time())
+            assert wire.transport.closing is closing
+
+
 async def test_client_that_is_still_sending_gets_time_to_read_its_refusal() -> None:
     async with wired(Recorder(), CONFIG) as wire:
         loop = still(wire.server)
