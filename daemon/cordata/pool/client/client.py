@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from contextlib import suppress
 from math import inf
@@ -289,25 +290,31 @@ class Client:
         self, request: protocol.SessionRequest | protocol.GlobalRequest
     ) -> protocol.Reply:
         """Ask one worker; if it is silent or goes away, ask the next, unless the change may have
-        been made. A worker that has not answered others is asked last.
+        been made. The first answer counts. A worker that has not answered others is asked last.
         """
         deadline, repeats = self._control_deadline(), may_repeat(request)
         while True:
             control = self._dispatcher().control
-            paths = sorted(self._dispatcher().workers.values(), key=control.silent_s)
-            for path in paths:
+            paths = deque(sorted(self._dispatcher().workers.values(), key=control.silent_s))
+            asked: dict[asyncio.Future[Any], Path] = {}
+            while paths or asked:
+                if paths and (repeats or not asked):
+                    path = paths.popleft()
+                    try:
+                        asked[control.ask(path, request)] = path
+                    except OSError:
+                        continue  # nothing was sent
+                wait_s = max(0.0, deadline - monotonic())
+                if paths and repeats:
+                    wait_s = min(wait_s, _SILENT_S)
+                done, _ = await asyncio.wait(
+                    asked, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done and monotonic() < deadline:
+                    continue
+                first = next(iter(done or asked))
                 try:
-                    asked = control.ask(path, request)
-                except OSError:
-                    continue  # nothing was sent
-                goes_on = repeats and path != paths[-1] and monotonic() + _SILENT_S < deadline
-                until = monotonic() + _SILENT_S if goes_on else deadline
-                try:
-                    reply: protocol.Reply = await _answer(asked, path, until)
-                except DeadlineExceeded:
-                    if goes_on:
-                        continue
-                    raise
+                    reply: protocol.Reply = await _answer(first, asked.pop(first), deadline)
                 except ConnectionError:
                     if repeats:
                         continue

@@ -371,6 +371,23 @@ async def test_sessions_are_used_while_one_of_the_workers_is_silent(tmp_path: Pa
                     os.kill(silent.process.pid, signal.SIGCONT)
 
 
+async def test_late_answer_counts_while_the_other_worker_is_silent(tmp_path: Path) -> None:
+    with workers(tmp_path) as pool, pool.worker("0") as zero, pool.worker("1") as one:
+        async with Client(pool.path, timeout=20.0) as client:
+            await client.sessions.create("guest")
+            for late, silent in ((zero, one), (one, zero)):  # either is asked first
+                os.kill(late.process.pid, signal.SIGSTOP)
+                os.kill(silent.process.pid, signal.SIGSTOP)
+                try:
+                    getting = asyncio.ensure_future(client.sessions.get("guest"))
+                    await asyncio.sleep(1.5)  # longer than one worker alone is waited for
+                    os.kill(late.process.pid, signal.SIGCONT)
+                    assert (await getting).id == "guest"
+                finally:
+                    for worker in (late, silent):
+                        os.kill(worker.process.pid, signal.SIGCONT)
+
+
 async def test_request_that_the_worker_refuses_fails_with_the_reason(one: Workers) -> None:
     async with Client(one.path, timeout=60.0) as client:
         for ttl_s in (-1.0, 2e9):
