@@ -17,7 +17,7 @@ from cordata.systemd import listen_fds
 
 #: As http.socket has it; the kernel caps it at net.core.somaxconn.
 _BACKLOG = 4096
-#: Pause between looks whether the queue of a socket is empty.
+#: Pause between looks whether the queues are empty.
 _LOOK_S = 0.001
 #: The next step for what may be wrong with an address.
 _HINTS = {
@@ -39,8 +39,7 @@ def open_all(addresses: Sequence[str]) -> list[socket.socket]:
         for address in addresses or ["127.0.0.1:8080"]:
             sockets.append(bind(address))
     except CordataError:
-        for sock in sockets:
-            close(sock)
+        close(sockets)
         raise
     return sockets
 
@@ -152,30 +151,35 @@ def _is_stale(path: str) -> bool:
     return False
 
 
-def close(sock: socket.socket, *, patience_s: float = 0.0) -> None:
-    """Close a listening socket.
+def close(sockets: Sequence[socket.socket], *, patience_s: float = 0.0) -> None:
+    """Close listening sockets.
 
-    One that `bind` made is closed for all processes that share it, and its file is removed; before
-    that they may take `patience_s` to accept the connections that wait. One of the service manager
-    stays open there: connections wait for the next process that it starts.
+    Those that `bind` made are closed for all processes that share them, and their files are
+    removed; before that they may take `patience_s` to accept the connections that wait. Those of
+    the service manager stay open there: connections wait for the next process that it starts.
     """
-    if not any(entry.sock is sock for entry in listen_fds()):
+    passed = [entry.sock for entry in listen_fds()]
+    bound = [sock for sock in sockets if sock not in passed]
+    for sock in bound:
         if sock.family == socket.AF_UNIX:
             with contextlib.suppress(OSError):
                 os.unlink(sock.getsockname())
-        _refuse(sock, patience_s)
-    sock.close()
+    _refuse(bound, patience_s)
+    for sock in sockets:
+        sock.close()
 
 
-def _refuse(sock: socket.socket, patience_s: float) -> None:
-    """Refuse new connections. The kernel resets those that wait to be accepted, so the queue is
-    emptied first, and takes no more meanwhile: a client that does not get into it repeats its SYN
+def _refuse(sockets: Sequence[socket.socket], patience_s: float) -> None:
+    """Refuse new connections. The kernel resets those that wait to be accepted, so the queues are
+    emptied first, and take no more meanwhile: a client that does not get into one repeats its SYN
     after a second, and is refused then.
     """
-    sock.listen(0)
-    queue = select.poll()
-    queue.register(sock, select.POLLIN)
+    queues = select.poll()
+    for sock in sockets:
+        sock.listen(0)
+        queues.register(sock, select.POLLIN)
     deadline = clock.monotonic() + patience_s
-    while queue.poll(0) and clock.monotonic() < deadline:
+    while queues.poll(0) and clock.monotonic() < deadline:
         time.sleep(_LOOK_S)
-    sock.shutdown(socket.SHUT_RD)
+    for sock in sockets:  # after all are empty: a worker stops accepting at the first
+        sock.shutdown(socket.SHUT_RD)

@@ -118,8 +118,7 @@ class Reloader:
                 begun = True
         finally:
             self._stop()
-            for sock in self._sockets:
-                listening.close(sock)
+            listening.close(self._sockets)
         return 0
 
     def _restart(self) -> None:

@@ -147,8 +147,8 @@ class Supervisor:
     def _close_sockets(self) -> None:
         """Refuse new connections. Workers that were not told to stop yet accept those that wait."""
         serving = any(child.is_worker and child.alive for child in self._children)
-        while self._sockets:
-            listening.close(self._sockets.pop(), patience_s=_ACCEPT_S if serving else 0.0)
+        sockets, self._sockets = self._sockets, []
+        listening.close(sockets, patience_s=_ACCEPT_S if serving else 0.0)
 
     def _preload(self) -> None:
         if self._program is None:

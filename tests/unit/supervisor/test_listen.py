@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_bind_listens_without_blocking_when_the_address_is_tcp(address: str, pre
         host = "127.0.0.1" if address == ":0" else sock.getsockname()[0]
         socket.create_connection((host, port), timeout=5).close()
     finally:
-        close(sock)
+        close([sock])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_bind_replaces_a_socket_file_when_nobody_answers_there(tmp_path: Path) -
     assert url_of(sock) == f"unix:{path}"
     with pytest.raises(CordataError, match="Address already in use"):
         bind(f"unix:{path}")
-    close(sock)
+    close([sock])
     assert not path.exists()
 
 
@@ -85,10 +86,24 @@ def test_close_refuses_new_connections_also_for_processes_that_share_the_socket(
     sock = bind(address.replace("PATH", str(tmp_path / "s")))
     where = sock.getsockname()
     with sock.dup():
-        close(sock)
+        close([sock])
         with socket.socket(socket.AF_UNIX if address == "PATH" else socket.AF_INET) as client:
             with pytest.raises((ConnectionRefusedError, FileNotFoundError)):
                 client.connect(where)
+
+
+def test_close_keeps_all_sockets_while_connections_wait_at_one() -> None:
+    first, second = bind("127.0.0.1:0"), bind("127.0.0.1:0")
+    with socket.create_connection(first.getsockname()), ThreadPoolExecutor(1) as thread:
+
+        def accept() -> None:
+            with socket.create_connection(second.getsockname()):
+                for sock in (first, second):
+                    sock.accept()[0].close()
+
+        accepting = thread.submit(accept)
+        close([first, second], patience_s=60)
+        accepting.result()
 
 
 def test_bind_does_not_wait_for_a_server_that_accepts_nothing(tmp_path: Path) -> None:
