@@ -81,8 +81,8 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
     short_help="Go back to a store that was moved.",
     examples="cordata db reopen --yes",
     exit_codes="""
-        0 services may start on it, 1 a process uses it, or not confirmed, 78 the configuration
-        cannot be used
+        0 services may start on it, 1 a process uses it, or not confirmed, 78 it is an unfinished
+        copy, or the configuration cannot be used
     """,
 )
 @yes_option

@@ -46,6 +46,7 @@ from cordata.store.migrate import (
     bootstrap_script,
     load,
     pending,
+    require_in_use,
 )
 from cordata.store.sqlite.connection import database_path
 from cordata.store.sqlite.fault import translate
@@ -128,8 +129,9 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
                     f"there is no store to copy: {source.name} has no tables",
                     hint="is [store] url right? `cordata migrate` creates the tables",
                 )
-            # The mark of a last pass to this target that was killed just before its end.
-            ours = [one for one in source.applied() if not _is_moved_to(one, target)]
+            ours = source.applied()
+            if _STATE in target.tables():  # a last pass may have been killed just before its end
+                ours = [one for one in ours if not _is_moved_to(one, target)]
             _check_schema(ours, host.chains, dialect_of(config.store))
             _prepare(source, target, host.chains, dialect_of(target_config))
             tables = _pairs(source, target)
@@ -151,7 +153,7 @@ def reopen(host: Host) -> str | None:
     """Let services start again on the store of the configuration, which a last pass has copied.
 
     Returns where it was moved to, and when; None: it was not. Raises: CordataError if a process
-    uses the store.
+    uses the store, of which SchemaError if it is itself a copy that is not finished.
     """
     config = host.config
     if host.is_server:
@@ -160,7 +162,9 @@ def reopen(host: Host) -> str | None:
     with _opened(host, config.store, password, alone=True, make=False) as side:
         if "migration" not in side.tables():
             return None
-        moved = [one.name for one in side.applied() if one.component == MOVED]
+        applied = side.applied()
+        require_in_use([one for one in applied if one.component != MOVED])
+        moved = [one.name for one in applied if one.component == MOVED]
         side.fetch("DELETE FROM migration WHERE component = ?", (MOVED,))
     return moved[0] if moved else None
 
