@@ -212,6 +212,8 @@ def require_unused(server: Server, *, wait_s: float = 0.0) -> None:
     """
     deadline = time.monotonic() + wait_s
     while True:
+        # In a transaction the server would show the same sessions at each look.
+        server.connection.execute("SELECT pg_stat_clear_snapshot()")
         count, hosts = _only(server.connection.execute(_OTHERS))
         if _only(server.connection.execute(_LOCK_PRIMARY))[0] and not count:
             return

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import sqlite3
+import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ _BUSY_MS = 5000
 #: SHARED_FIRST and SHARED_SIZE of SQLite's os_unix.c: in WAL mode each connection holds a lock on
 #: a byte of this range for as long as it is open.
 _SHARED_FIRST, _SHARED_BYTES = 0x40000002, 510
+#: struct flock: type, whence, first byte, length, process.
+_FLOCK = struct.Struct("@hhqqi")
 #: What the names of a database's files end with. SQLite applies a log or a journal to any database
 #: of that name.
 _SUFFIXES = ("", "-journal", "-wal", "-shm")
@@ -124,6 +127,32 @@ def check_target(path: Path, state_dir: Path, *, replace: bool) -> None:
             )
 
 
+class Openers:
+    """Tells whether other processes have the database open, also while this one has.
+
+    It is made before this process opens it, and closed afterwards: at a close the kernel drops all
+    locks that the process has on the file, SQLite's as well.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def require_none(self) -> None:
+        """Raises: CordataError if another process has the database open."""
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _SHARED_FIRST, _SHARED_BYTES, 0)
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, asked))
+        if kind != fcntl.F_UNLCK:
+            raise CordataError(
+                f"the service is running: a process has {self._path} open",
+                hint=_find_processes(self._path),
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
 @contextmanager
 def stopped(path: Path, state_dir: Path) -> Iterator[FileLock]:
     """Inside the block no process can write, and none become the primary. Yields the writers' lock.
@@ -157,17 +186,13 @@ def _find_processes(path: Path) -> str:
 def _require_closed(path: Path) -> None:
     """Raises: CordataError if a process has the database open."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        openers = Openers(path)
     except FileNotFoundError:
         return
     try:
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_BYTES, _SHARED_FIRST)
-    except (BlockingIOError, PermissionError):
-        raise CordataError(
-            f"the service is running: a process has {path} open", hint=_find_processes(path)
-        ) from None
+        openers.require_none()
     finally:
-        os.close(fd)
+        openers.close()
 
 
 @contextmanager

@@ -388,6 +388,7 @@ def _finish(source: Side, target: Side, tables: Sequence[Table]) -> None:
         mark = (COPYING.component, COPYING.number)
         target.fetch("DELETE FROM migration WHERE component = ? AND number = ?", mark)
         target.run_script(f"DROP TABLE {_STATE};")
+        source.require_unused()
         now_us = clock.now_us()
         source.fetch("DELETE FROM migration WHERE component = ?", (MOVED,))
         at = f"{clock.from_us(now_us):%Y-%m-%d %H:%M} UTC"

@@ -61,6 +61,7 @@ class PostgresSide(Side):
 
     def __init__(self, name: str, server: Server) -> None:
         super().__init__(name)
+        self._server = server
         self._connection = server.connection
         self._cursor = server.connection.cursor(binary=True)
 
@@ -132,6 +133,10 @@ class PostgresSide(Side):
         self._connection.execute(
             f"LOCK TABLE {', '.join(map(quoted, tables))} IN SHARE MODE".encode()
         )
+
+    def require_unused(self) -> None:
+        """As in Side."""
+        require_unused(self._server, wait_s=_LINGER_S)
 
     def unlock(self) -> None:
         """As in Side."""

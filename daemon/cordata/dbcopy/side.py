@@ -102,6 +102,12 @@ class Side(ABC):
         """No other process can write to the tables until `unlock`, or the end of the connection."""
 
     @abstractmethod
+    def require_unused(self) -> None:
+        """Raises: CordataError if a process has connected since the side was opened `alone`: it
+        waits for the lock, and would write as soon as it gets it.
+        """
+
+    @abstractmethod
     def unlock(self) -> None:
         """What was written since `lock` takes effect."""
 

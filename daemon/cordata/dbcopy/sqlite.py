@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from cordata.backup.sqlite import stopped
+from cordata.backup.sqlite import Openers, stopped
 from cordata.dbcopy.side import Column, Row, Side, Table, quoted, refused
 from cordata.errors import CordataError, StoreUnavailable
 from cordata.store.sqlite.connection import Database
@@ -27,10 +27,13 @@ _COLUMNS = (
 class SqliteSide(Side):
     """A connection to the file."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: FileLock) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, lock: FileLock, openers: Openers
+    ) -> None:
         super().__init__(str(path))
         self._connection = connection
         self._lock = lock
+        self._openers = openers
 
     def fetch(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
         """As in Side."""
@@ -78,6 +81,10 @@ class SqliteSide(Side):
     def lock(self, tables: Sequence[str]) -> None:
         """As in Side. It is, if it was opened `alone`."""
 
+    def require_unused(self) -> None:
+        """As in Side."""
+        self._openers.require_none()
+
     def unlock(self) -> None:
         """As in Side. Each statement took effect at once."""
 
@@ -115,6 +122,8 @@ def opened(path: Path, state_dir: Path, *, alone: bool, make: bool) -> Iterator[
             stack.callback(lock.close)
         if make and not (path.exists() and path.stat().st_size):
             database.create(lost=False)
+        openers = Openers(path)
+        stack.callback(openers.close)
         anchor = database.anchor()
         if anchor is None:
             raise StoreUnavailable(f"{path} is locked, or is not in WAL mode", hint="try again")
@@ -128,4 +137,4 @@ def opened(path: Path, state_dir: Path, *, alone: bool, make: bool) -> Iterator[
         connection.execute("PRAGMA foreign_keys = OFF")
         if alone:  # no service runs that would make checkpoints
             connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-        yield SqliteSide(path, connection, lock)
+        yield SqliteSide(path, connection, lock, openers)

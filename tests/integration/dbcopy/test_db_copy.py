@@ -364,6 +364,45 @@ def test_nothing_starts_on_the_old_store_until_it_is_opened_again(
     assert done.returncode == 0 and "it was not moved" in done.stdout, done
 
 
+@pytest.mark.parametrize("to", ["sqlite", "postgres"])
+def test_last_pass_fails_when_the_service_was_started_meanwhile(
+    tmp_path: Path, postgres: PostgresServer, to: str
+) -> None:
+    """Else its workers would write to the old store after the last pass."""
+    name = postgres.create_database()
+    urls = "", postgres.url(name)
+    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
+    target = place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+    source.write(parents(30_000))
+    copied(source, target)
+    source.write("UPDATE parent SET note = 'new'")
+    words = ["db", "copy", "--config", source.config, "--finish"]
+    words += ["--to", target.url or f"sqlite://{target.database}"]
+    process = watched(
+        subprocess.Popen(
+            [sys.executable, "-m", "cordata", *map(str, words)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
+    # From another database: the pass wants to be alone in its own.
+    asked = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND query LIKE '%%\"parent\"%%'"
+    until(lambda: postgres.execute(asked, [name]), "a page")
+    process.send_signal(signal.SIGSTOP)
+    with source.serve() as running:
+        running.until_logged("primary is ready")
+        process.send_signal(signal.SIGCONT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 1, said
+        assert "in use: " in said or "the service is running" in said, said
+        running.ready()
+    assert source.run("migrate", "--check").returncode == 0
+    assert target.run("migrate", "--check").returncode == 78
+    copied(source, target, "--finish")
+    assert contents(target) == contents(source)
+
+
 def test_last_pass_goes_on_when_it_ended_after_the_old_store_was_marked(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:
