@@ -54,6 +54,13 @@ def wrote(tables: dict[str, dict[str, int]]) -> dict[str, tuple[int, int]]:
     return {name: counts for name, counts in found.items() if any(counts)}
 
 
+def family(tmp_path: Path, url: str, to: str) -> tuple[Place, Place]:
+    """A store and where it moves to: "postgres", the database with this url, or "sqlite"."""
+    urls = "", url
+    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
+    return source, place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+
+
 def parents(count: int) -> str:
     """A statement that adds so many rows."""
     return (
@@ -94,9 +101,7 @@ def test_every_table_of_a_hub_is_the_same_there_and_back(
 def test_rows_that_change_between_the_passes_are_in_the_copy(
     tmp_path: Path, postgres: PostgresServer, to: str
 ) -> None:
-    urls = "", postgres.url(postgres.create_database())
-    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
-    target = place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+    source, target = family(tmp_path, postgres.url(postgres.create_database()), to)
     source.write(parents(2500))
     source.write(f"{PARENTS} (9001, 'A', true), (9002, 'B', true)")
     source.write(
@@ -137,9 +142,7 @@ def test_copy_goes_on_after_it_was_killed(
     tmp_path: Path, postgres: PostgresServer, to: str
 ) -> None:
     name = postgres.create_database()
-    urls = "", postgres.url(name)
-    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
-    target = place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+    source, target = family(tmp_path, postgres.url(name), to)
     source.write(parents(30_000))
     source.write(
         "INSERT INTO child (kind, number, done, parent_id) SELECT name, id, active, id FROM parent"
@@ -332,9 +335,7 @@ def test_copy_goes_on_after_the_connection_was_lost(
 def test_nothing_starts_on_the_old_store_until_it_is_opened_again(
     tmp_path: Path, postgres: PostgresServer, to: str
 ) -> None:
-    urls = "", postgres.url(postgres.create_database())
-    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
-    target = place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+    source, target = family(tmp_path, postgres.url(postgres.create_database()), to)
     source.write(parents(10))
     copied(source, target, "--finish")
     for words in (("migrate",), ("server", "--listen", "127.0.0.1:0"), ("outbox", "list")):
@@ -370,9 +371,7 @@ def test_last_pass_fails_when_the_service_was_started_meanwhile(
 ) -> None:
     """Else its workers would write to the old store after the last pass."""
     name = postgres.create_database()
-    urls = "", postgres.url(name)
-    source = filled(tmp_path / "source", urls[to == "sqlite"], app=FAMILY)
-    target = place(tmp_path / "target", urls[to == "postgres"], app=FAMILY)
+    source, target = family(tmp_path, postgres.url(name), to)
     source.write(parents(30_000))
     copied(source, target)
     source.write("UPDATE parent SET note = 'new'")
