@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -36,8 +36,31 @@ PARENTS = "INSERT INTO parent (id, name, active) VALUES"
 
 def copy(source: Place, target: Place, *options: str) -> subprocess.CompletedProcess[str]:
     """One pass."""
-    url = target.url or f"sqlite://{target.database}"
-    return source.run("db", "copy", "--to", url, *options)
+    return source.run("db", "copy", "--to", url_of(target), *options)
+
+
+@contextlib.contextmanager
+def copying(source: Place, target: Place, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A pass that is under way; killed at the end of the block if it still is."""
+    words = ["db", "copy", "--config", source.config, "--to", url_of(target), *options]
+    process = watched(
+        subprocess.Popen(
+            [sys.executable, "-m", "cordata", *map(str, words)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def url_of(store: Place) -> str:
+    return store.url or f"sqlite://{store.database}"
 
 
 def copied(source: Place, target: Place, *options: str) -> dict[str, dict[str, int]]:
@@ -148,8 +171,6 @@ def test_copy_goes_on_after_it_was_killed(
         "INSERT INTO child (kind, number, done, parent_id) SELECT name, id, active, id FROM parent"
     )
     expected = contents(source)
-    url = target.url or f"sqlite://{target.database}"
-    words = ["db", "copy", "--config", source.config, "--to", url, "--finish"]
     log = target.database.with_name("cordata.db-wal")
     sizes: set[int] = set()
 
@@ -168,20 +189,10 @@ def test_copy_goes_on_after_it_was_killed(
     with psycopg.connect(postgres.socket_url(), autocommit=True) as watching:
         for _ in range(6):
             sizes.clear()
-            process = watched(
-                subprocess.Popen(
-                    [sys.executable, "-m", "cordata", *map(str, words)],
-                    env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-                    stdout=subprocess.DEVNULL,
-                )
-            )
-            try:
+            with copying(source, target, "--finish") as process:
                 while process.poll() is None and not writes():
                     time.sleep(0.001)
-            finally:
-                process.kill()
-                ended = process.wait()
-            if ended != -signal.SIGKILL:
+            if process.returncode != -signal.SIGKILL:
                 break  # it was faster, and is complete
             killed += 1
         else:
@@ -310,24 +321,16 @@ def test_copy_goes_on_after_the_connection_was_lost(
     source = filled(tmp_path / "source", app=FAMILY)
     source.write(parents(30_000))
     name = postgres.create_database()
-    words = ["db", "copy", "--config", source.config, "--to", postgres.url(name)]
-    process = watched(
-        subprocess.Popen(
-            [sys.executable, "-m", "cordata", *map(str, words)],
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    )
+    target = place(tmp_path / "target", postgres.url(name), app=FAMILY)
     ended = (
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
         " AND query LIKE 'INSERT INTO%%'"
     )
-    while process.poll() is None and not postgres.execute(ended, [name]):
-        time.sleep(0.001)
-    _, said = process.communicate(timeout=60)
+    with copying(source, target) as process:
+        while process.poll() is None and not postgres.execute(ended, [name]):
+            time.sleep(0.001)
+        _, said = process.communicate(timeout=60)
     assert process.returncode == 1 and "the database server:" in said, said
-    target = place(tmp_path / "target", postgres.url(name), app=FAMILY)
     assert copied(source, target, "--finish")["parent"]["rows"] == 30_000
 
 
@@ -375,27 +378,18 @@ def test_last_pass_fails_when_the_service_was_started_meanwhile(
     source.write(parents(30_000))
     copied(source, target)
     source.write("UPDATE parent SET note = 'new'")
-    words = ["db", "copy", "--config", source.config, "--finish"]
-    words += ["--to", target.url or f"sqlite://{target.database}"]
-    process = watched(
-        subprocess.Popen(
-            [sys.executable, "-m", "cordata", *map(str, words)],
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    )
     # From another database: the pass wants to be alone in its own.
     asked = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND query LIKE '%%\"parent\"%%'"
-    until(lambda: postgres.execute(asked, [name]), "a page")
-    process.send_signal(signal.SIGSTOP)
-    with source.serve() as running:
-        running.until_logged("primary is ready")
-        process.send_signal(signal.SIGCONT)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 1, said
-        assert "in use: " in said or "the service is running" in said, said
-        running.ready()
+    with copying(source, target, "--finish") as process:
+        until(lambda: postgres.execute(asked, [name]), "a page")
+        process.send_signal(signal.SIGSTOP)
+        with source.serve() as running:
+            running.until_logged("primary is ready")
+            process.send_signal(signal.SIGCONT)
+            _, said = process.communicate(timeout=60)
+            assert process.returncode == 1, said
+            assert "in use: " in said or "the service is running" in said, said
+            running.ready()
     assert source.run("migrate", "--check").returncode == 0
     assert target.run("migrate", "--check").returncode == 78
     copied(source, target, "--finish")
