@@ -7,10 +7,11 @@ both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from alpinehub.sql import encode_list
 from cordata import Tx, request_id
 
 
@@ -34,6 +35,27 @@ async def add(tx: Tx, *entries: HistoryEntry) -> None:
         await tx.insert("reservation_event", **_columns(tx, entry))
 
 
+async def add_for_each(
+    tx: Tx,
+    versions: Sequence[tuple[str, int]],
+    event: str,
+    *,
+    account_id: int,
+    detail: Mapping[str, object],
+) -> None:
+    """Append an entry of the same event for each (reservation id, version), by one statement."""
+    if versions:
+        await tx.write(
+            "history_add_for_each",
+            versions=encode_list(versions),
+            event=event,
+            account_id=account_id,
+            at=tx.now_us,
+            request_id=request_id.get(),
+            detail=_encode(detail),
+        )
+
+
 async def add_once(tx: Tx, entry: HistoryEntry) -> bool:
     """Append an entry, unless one with the same detail is stored already. Returns whether."""
     return await tx.execute("history_add_once", **_columns(tx, entry)) > 0
@@ -47,5 +69,9 @@ def _columns(tx: Tx, entry: HistoryEntry) -> dict[str, str | int | None]:
         "account_id": entry.account_id,
         "at": tx.now_us,
         "request_id": request_id.get() if entry.request_id is None else entry.request_id,
-        "detail": msgspec.json.encode(entry.detail).decode() if entry.detail else None,
+        "detail": _encode(entry.detail),
     }
+
+
+def _encode(detail: Mapping[str, object] | None) -> str | None:
+    return msgspec.json.encode(detail).decode() if detail else None

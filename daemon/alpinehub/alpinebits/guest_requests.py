@@ -266,9 +266,8 @@ async def _mark_sent(
         missing = [one for one in versions if (one.reservation_id, one.version) not in marked]
         await tx.execute("delivery_add", account_id=recipient.account_id, sent=_encode(missing))
         rows += await mark(missing)
-    for row in rows:
-        if row["sent_at"] == tx.now_us:
-            await history.add(tx, entry_of(row, "delivered", recipient))
+    first = [row for row in rows if row["sent_at"] == tx.now_us]
+    await add_history(tx, first, "delivered", recipient)
     return rows
 
 
@@ -311,13 +310,15 @@ async def _mark_undeliverable(
     return new
 
 
-def entry_of(row: Row, event: str, recipient: Recipient, **detail: str) -> HistoryEntry:
-    """A history entry: what a client account did with the version in a row."""
+async def add_history(
+    tx: Tx, rows: Sequence[Row], event: str, recipient: Recipient, **detail: str
+) -> None:
+    """Add a history entry for each version in these rows: what a client account did with it."""
     known = {"protocol": recipient.protocol.name, "client_id": recipient.client_id, **detail}
-    return HistoryEntry(
-        reservation_id=row["reservation_id"],
-        version=row["version"],
-        event=event,
+    await history.add_for_each(
+        tx,
+        [(row["reservation_id"], row["version"]) for row in rows],
+        event,
         account_id=recipient.account_id,
         detail={name: value for name, value in known.items() if value},
     )

@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from alpinehub import history
 from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
-from alpinehub.alpinebits.guest_requests import STEP, entry_of, name_requests, note_contact
+from alpinehub.alpinebits.guest_requests import STEP, add_history, name_requests, note_contact
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.sql import encode_list
@@ -71,9 +70,8 @@ async def _record(
         reasons = encode_list(report.rejected.items())
         new = await tx.fetch_all("delivery_reject", rejected=reasons, **who)
     first = [row for row in accepted if row["acked_at"] == tx.now_us]
-    for event, rows in (("acknowledged", first), ("rejected", new)):
-        for row in rows:
-            await history.add(tx, entry_of(row, event, recipient))
+    await add_history(tx, first, "acknowledged", recipient)
+    await add_history(tx, new, "rejected", recipient)
     for hotel_id in sorted({row["hotel_id"] for row in (*accepted, *rejected)}):
         await note_contact(tx, recipient, hotel_id, acked=True)
     known = {(str(row["unique_id_type"]), row["reservation_id"]) for row in accepted}

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from alpinehub import history
 from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
 from alpinehub.alpinebits.document import escape_attribute, tag
-from alpinehub.alpinebits.guest_requests import STEP, entry_of
+from alpinehub.alpinebits.guest_requests import STEP, add_history
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import UNABLE, Finding, Outcome, failed
 from alpinehub.alpinebits.reader import Reader
@@ -111,4 +110,4 @@ async def _set(tx: Tx, recipient: Recipient, row: Row, status: str, at: int) -> 
         return
     await tx.write("status_set", id=row["reservation_id"], status=status, at=at)
     if status != row["hotel_status"]:
-        await history.add(tx, entry_of(row, "status", recipient, res_status=status))
+        await add_history(tx, [row], "status", recipient, res_status=status)
