@@ -7,8 +7,7 @@
 
     list_pages .... reads what waits, renders and validates it (guest.py); a version that cannot be
                     sent is recorded as undeliverable, with the reason
-    record_sent ... records a page as sent, right before it is
-    send_pages .... both, for a poll
+    send_pages .... also records each page as sent, right before it is; for a poll
     record_sent_if_waiting
                     for a push (push/delivery.py), which connects to its server after the list was
                     read: records what still waits by then, and only that is sent
@@ -170,9 +169,11 @@ async def send_pages(
     """As `list_pages`, PAGE at a time, each page recorded as sent before it is yielded. If a page
     is lost on its way, it is sent again, as it is not acknowledged.
     """
+    polled = hotel.id if _must_note_poll(ctx, recipient, hotel.id) else None
     async with aclosing(list_pages(ctx, recipient, hotel, since_us=since_us, size=PAGE)) as pages:
         async for page in pages:
-            await record_sent(ctx, recipient, page)
+            await _record_sent(ctx, recipient, page, polled)
+            polled = None
             yield page
 
 
@@ -214,14 +215,29 @@ async def list_pages(
         after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
 
 
-async def record_sent(ctx: Context, recipient: Recipient, page: Sequence[RenderedVersion]) -> None:
-    """Record versions as sent, right before they are. What is recorded already is not written
-    again, so that a poll which repeats another one only reads.
+async def _record_sent(
+    ctx: Context, recipient: Recipient, page: Sequence[RenderedVersion], polled: int | None
+) -> None:
+    """Record versions as sent, right before they are, and in the same unit of work that the account
+    polled this hotel. What is recorded already is not written again, so that a poll which repeats
+    another one only reads.
 
-    Raises: StoreUnavailable; then none of them is recorded.
+    Raises: StoreUnavailable; then none of them is recorded. But a poll does not fail if it only
+    cannot be recorded that it came.
     """
-    if new := [one for one in page if one.is_new]:
-        await ctx.store.run(partial(_mark_sent, recipient=recipient, versions=new))
+    new = [one for one in page if one.is_new]
+
+    async def unit(tx: Tx) -> None:
+        if new:
+            await _mark_sent(tx, recipient, new)
+        if polled is not None:
+            await note_contact(tx, recipient, polled, polled=True)
+
+    if new:
+        await ctx.store.run(unit)
+    elif polled is not None:
+        with suppress(StoreUnavailable):
+            await ctx.store.run(unit)
 
 
 async def record_sent_if_waiting(
@@ -353,19 +369,14 @@ def name_requests(ids: Sequence[str]) -> tuple[str, str]:
 _polls_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
 
 
-async def note_poll(ctx: Context, recipient: Recipient, hotel_id: int) -> None:
-    """Record that a client account polled; the poll does not fail if the store is unavailable."""
+def _must_note_poll(ctx: Context, recipient: Recipient, hotel_id: int) -> bool:
+    """Whether a poll is to be recorded; if so, none is for the next POLL_NOTED_S."""
     noted = _polls_noted.setdefault(ctx.store, {})
     who, now_us = (recipient.account_id, hotel_id), ctx.now_us()
     if abs(now_us - noted.get(who, 0)) < POLL_NOTED_S * 1_000_000:  # a clock may be set back
-        return
+        return False
     noted[who] = now_us
-
-    async def unit(tx: Tx) -> None:
-        await note_contact(tx, recipient, hotel_id, polled=True)
-
-    with suppress(StoreUnavailable):
-        await ctx.store.run(unit)
+    return True
 
 
 async def note_contact(

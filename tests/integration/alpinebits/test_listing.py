@@ -80,14 +80,14 @@ async def test_failure_in_the_middle_of_a_list_ends_it_before_its_end(tmp_path: 
         store, units = hub.ctx.store, 0
         run = store.run
 
-        async def fail_at_the_fourth(unit: Any) -> Any:
+        async def fail_at_the_third(unit: Any) -> Any:
             nonlocal units
             units += 1
-            if units == 4:  # two pages, that it came, a page
+            if units == 3:  # each of them records a page
                 raise StoreUnavailable("disk", retry_after_s=7)
             return await run(unit)
 
-        store.run = fail_at_the_fourth  # type: ignore[method-assign,assignment]
+        store.run = fail_at_the_third  # type: ignore[method-assign,assignment]
         with pytest.raises(StoreUnavailable):
             await hub.post("u1", READ, read_rq("H1"))
         store.run = run  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.guest import RESPONSE_END, RESPONSE_START, response
-from alpinehub.alpinebits.guest_requests import RenderedVersion, note_poll, send_pages
+from alpinehub.alpinebits.guest_requests import RenderedVersion, send_pages
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import INVALID_HOTEL
 from alpinehub.alpinebits.reader import Reader
@@ -51,7 +51,6 @@ async def read_requests(call: Call) -> ResponseBody:
     # A single page is sent with a Content-Length, which some old clients prefer.
     first = await anext(pages)
     second = await anext(pages, None)
-    await note_poll(call.ctx, call.recipient, hotel.id)
     if second is None:
         return response(one.xml for one in first)
     return _parts([*first, *second], pages)
