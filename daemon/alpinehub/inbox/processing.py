@@ -6,6 +6,7 @@ process may try again, also after a crash.
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from hashlib import blake2b
 
@@ -210,7 +211,7 @@ class _Settling(Struct, frozen=True, kw_only=True):
         row = self.row
         return NormalisedSubmission(
             source_id=row["source_id"],
-            hotel=joined_hotel(row),
+            hotel=dataclasses.replace(joined_hotel(row), pushed=bool(row["pushed"])),
             data=found.data,
             external_id=external_id,
             body=b"",

@@ -11,7 +11,9 @@ RETURNING id
 SELECT i.id, i.source_id, i.external_id, i.received_at, i.headers, i.body, i.state, i.outcome,
     i.error, i.reservation_id, i.handled_at, i.request_id, s.kind, s.name AS source,
     s.mapping, s.options, h.id AS hotel_id, h.code AS hotel, h.name AS hotel_name, h.time_zone,
-    h.language, h.region
+    h.language, h.region,
+    EXISTS (SELECT 1 FROM account_hotel ah JOIN push_target t ON t.account_id = ah.account_id
+            WHERE ah.hotel_id = h.id AND t.disabled_at IS NULL) AS pushed
 FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
 WHERE i.id = :id
 

@@ -19,6 +19,7 @@ from tests.integration.alpinebits_client.peers import (
     scripted,
 )
 from tests.integration.hub.guests import write
+from tests.integration.hub.lenient import open_lenient, post_wix, wix
 from tests.integration.hub.material import PRICE, Hub, open_hub
 from tests.integration.push.peer import (
     PASSWORD,
@@ -93,6 +94,31 @@ async def test_request_is_brought_once_and_taken(tmp_path: Path, protocol: str) 
         names = [row["event"] for row in events]
         assert names.count("delivered") == 2 and names.count("acknowledged") == 2
         assert (await state(hub))["pushed_at"] is not None
+
+
+async def test_event_for_a_push_is_published_only_where_requests_are_pushed(
+    tmp_path: Path,
+) -> None:
+    wakes = "SELECT count(*) FROM event WHERE type = 'push.wanted'"
+    async with open_lenient(tmp_path, push_private=True) as hub:
+        await post_wix(hub)
+        await book(hub)
+        await hub.handle_events()
+        assert await hub.one(wakes) == 0
+        software = HotelSoftware()
+        async with scripted(software.answer) as peer:
+            await target(hub, "demo", peer.url)
+            for number, submission in enumerate(("a", "b")):
+                await post_wix(
+                    hub, wix(submissionId=submission, field__email_5139=f"{number}@x.it")
+                )
+            await hub.handle_events()
+            assert await hub.one(wakes) == 2
+            assert len(software.ids) == 4, "also the two from before"
+            await set_disabled(hub.ctx, "demo", disabled=True)
+        await post_wix(hub, wix(submissionId="c"))
+        await hub.handle_events()
+        assert await hub.one(wakes) == 2
 
 
 async def test_what_the_hotel_refuses_is_kept_with_its_words(tmp_path: Path) -> None:
