@@ -105,8 +105,8 @@ class Queue(Broker):
                     return (), frozenset()  # its messages end, and then it may claim the suspect
                 if suspects := await self._claim_suspect(tx, limits, claim):
                     return suspects, frozenset()
-            rows = await self._claim_unkeyed(tx, limits, claim)
-            rows += await self._claim_keyed(tx, limits, claim, cursors)
+            rows, keyed = await self._claim_unkeyed(tx, limits, claim)
+            rows += await self._claim_keyed(tx, keyed, limits, claim, cursors)
             more = frozenset(limits) if promoted == _PROMOTED else _full(limits, rows)
             if more != set(limits) and self._store.dialect == "sqlite":
                 await self._read_next(tx, limits)
@@ -223,7 +223,13 @@ class Queue(Broker):
                 history=outcome.history if retry else message.history,
             )
 
-    async def _claim_unkeyed(self, tx: Tx, limits: ClaimLimits, claim: int) -> list[Row]:
+    async def _claim_unkeyed(
+        self, tx: Tx, limits: ClaimLimits, claim: int
+    ) -> tuple[list[Row], Collection[str]]:
+        """Claim messages without a key. Returns them, and the groups that may have messages with
+        a key to claim.
+        """
+        keyed = self._keyed & limits.keys()
         ranges = [
             {"group": group, "least": least, "most": most, "count": count}
             for group, limit in limits.items()
@@ -237,12 +243,15 @@ class Queue(Broker):
                 **ours,
                 limits=json.dumps(ranges),
                 groups=json.dumps(list(limits)),
+                keyed=json.dumps(list(keyed)),
                 now_us=tx.now_us,
             )
             self._note_next(rows[0])
-            return [row for row in rows if row["event_id"] is not None]
+            ready = json.loads(rows[0]["keyed"] or "[]")
+            return [row for row in rows if row["event_id"] is not None], ready
         found = [await tx.execute("queue.claim", **one, **ours) for one in ranges]
-        return list(await tx.fetch_all("queue.claimed", **ours)) if any(found) else []
+        rows = await tx.fetch_all("queue.claimed", **ours) if any(found) else []
+        return rows, keyed
 
     async def _claim(self, tx: Tx, statement: str, claim: int, **params: object) -> list[Row]:
         """Claim by a statement that returns the rows, or on SQLite by one that the rows of this
@@ -256,10 +265,15 @@ class Queue(Broker):
         return list(await tx.fetch_all("queue.claimed", owner=self._owner, claim=claim))
 
     async def _claim_keyed(
-        self, tx: Tx, limits: ClaimLimits, claim: int, cursors: dict[str, str]
+        self,
+        tx: Tx,
+        groups: Collection[str],
+        limits: ClaimLimits,
+        claim: int,
+        cursors: dict[str, str],
     ) -> list[Row]:
         rows: list[Row] = []
-        for group in sorted(self._keyed & limits.keys()):
+        for group in sorted(groups):
             limit, after = limits[group], self._cursors.get(group)
             if not limit.count:
                 continue

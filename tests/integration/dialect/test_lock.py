@@ -38,7 +38,8 @@ def two(database: str) -> Iterator[tuple[Database, Database]]:
 def claim(connection: Database, number: int) -> list[int]:
     """The positions of the four that were claimed."""
     limits = json.dumps([{"group": "g", "least": 0, "most": 9, "count": 4}])
-    params = {"limits": limits, "groups": '["g"]', "owner": "me", "claim": number, "now_us": 0}
+    params = {"limits": limits, "groups": '["g"]', "keyed": "[]"}
+    params |= {"owner": "me", "claim": number, "now_us": 0}
     found, _ = run(connection, "queue.claim_all", **params)
     return sorted(int(row["event_id"]) for row in found)
 
@@ -101,3 +102,18 @@ async def test_nobody_claims_what_another_settles_at_this_moment(
             await tx.execute("queue.delete", **params)
             assert not (await other.settle_and_claim([], wants)).messages
         assert await rows(store, "messages") == []
+
+
+async def test_claim_waits_for_no_other_when_no_message_with_a_key_is_ready(
+    database: str, tmp_path: Path
+) -> None:
+    use(tmp_path, database)
+    async with opened(tmp_path) as store, opened(tmp_path, migrate=False) as second:
+        await registered(store, {"g": "thing.done", "k": "other.done"})
+        await publish(store, 1)
+        queue = Queue(second, owner="me", retries={"g": 5, "k": 5}, keyed=["k"])
+        wants = {"g": ClaimLimit(9, 9), "k": ClaimLimit(9, 9)}
+        async with store.transaction() as tx:
+            await tx.fetch_one("queue.lock_group", group="k")
+            claimed = await queue.settle_and_claim([], wants)
+        assert [message.group for message in claimed.messages] == ["g"]

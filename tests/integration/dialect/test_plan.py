@@ -56,6 +56,7 @@ _PARAMS: dict[str, object] = {
     "suspect": False,
     "type": "a",
     "uncounted": 0,
+    "keyed": '["k"]',
     "limits": json.dumps([{"group": "g", "least": 0, "most": 2**31 - 1, "count": 100}]),
 }
 _OWN: dict[str, dict[str, object]] = {

@@ -44,7 +44,8 @@ UPDATE message SET state = 'ready' WHERE ctid = ANY (ARRAY(
 -- name: queue.claim_all
 -- newest
 -- Claims messages without a key, by priority and then by age. `limits`: JSON list. Each row also has
--- the result of queue.next, which saves a round trip; there is at least one row, whose event_id may be
+-- the result of queue.next, and those of the groups `keyed` that have a message with a key to claim (a
+-- JSON list, or NULL), which saves two round trips; there is at least one row, whose event_id may be
 -- NULL.
 WITH claimed AS (
     UPDATE message SET
@@ -76,7 +77,11 @@ SELECT f.*,
                        SELECT 1 FROM message AS c
                        WHERE c."group" = m."group" AND c.key = m.key AND c.key IS NOT NULL AND (
                            c.state = 'claimed' OR c.state = 'ready' AND c.position < m.position)))
-              ) AS suspects
+              ) AS suspects,
+       (SELECT json_agg(g.name) FROM json_array_elements_text(:keyed::json) AS g (name)
+        WHERE EXISTS (SELECT 1 FROM message AS m
+                      WHERE m."group" = g.name AND m.state = 'ready' AND m.key IS NOT NULL)
+       )::text AS keyed
 FROM (SELECT 1) AS always LEFT JOIN found AS f ON true
 ORDER BY f."group", f.priority DESC, f.position;
 
