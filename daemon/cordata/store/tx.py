@@ -52,6 +52,11 @@ def published_topic(type: str) -> str:
     return f"queue {type}"
 
 
+def without_published(topics: Iterable[str]) -> set[str]:
+    """The topics of a unit whose events no consumer group gets."""
+    return {topic for topic in topics if not topic.startswith(published_topic(""))}
+
+
 class Row(Protocol):
     """A row: `row["column"]`, and `dict(row)`."""
 

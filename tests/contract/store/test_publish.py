@@ -141,6 +141,13 @@ async def test_consumer_is_woken_when_an_event_is_committed(opened: Opener) -> N
             await tx.publish("t", {})
         assert await two.wait(published_topic("t"), 60.0) is True
 
+        async def publish_and_read(tx: Tx) -> None:
+            await tx.publish("t", {})
+            await tx.fetch_all("mail.mails")
+
+        await one.run(publish_and_read)
+        assert await two.wait(published_topic("t"), 60.0) is True
+
 
 async def test_event_of_another_type_does_not_wake_a_consumer(opened: Opener) -> None:
     ours, others = published_topic("ours"), published_topic("others")
@@ -170,9 +177,12 @@ async def test_other_topics_of_a_unit_are_woken_when_no_group_gets_its_event(
         assert await two.wait("queue_is_full", 60.0) is True
 
 
-async def test_consumer_is_not_woken_when_no_group_gets_the_event(opened: Opener) -> None:
+@pytest.mark.parametrize("batch", [False, True])
+async def test_consumer_is_not_woken_when_no_group_gets_the_event(
+    opened: Opener, batch: bool
+) -> None:
     async with opened() as store:
-        await store.run(lambda tx: tx.publish("t", {}), batch=True)
+        await store.run(lambda tx: tx.publish("t", {}), batch=batch)
         assert await store.wait(published_topic("t"), 0.02) is False
 
 

@@ -39,7 +39,7 @@ from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx
 from cordata.store.postgres.unit_runner import GRACE_S, Entry, Resources, UnitRunner
 from cordata.store.queries import Query
 from cordata.store.tasks import own_error
-from cordata.store.tx import PUBLISH, published_topic
+from cordata.store.tx import PUBLISH, without_published
 
 log = logger("cordata.store")
 
@@ -405,7 +405,7 @@ class _Batch:
             topics |= member.tx.topics
             member.answer()
         if not self._made_messages:
-            topics = {one for one in topics if not one.startswith(published_topic(""))}
+            topics = without_published(topics)
         self._batcher.commits += 1
         self._batcher.units += len(members)
         self._resources.health.succeeded(self._transaction.commit_s)

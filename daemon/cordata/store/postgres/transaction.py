@@ -200,24 +200,26 @@ class Transaction:
             self._xid = results[own - 1].rows()[0]["xid"]
         return results[own:]
 
-    async def commit(self) -> None:
-        """Commit what ran, and what was sent since the last sync.
+    async def commit(self) -> list[Result]:
+        """Commit what ran, and what was sent since the last sync; returns the results of these.
 
         Raises: InDoubt; ServerError when it was refused, or with the position of what was sent and
         failed; ConnectionLost.
         """
         if not self.begun:
-            return
+            return []
+        results: list[Result] = []
         if self._queued and not self._xid and not self._read_only:
-            await self.sync()
+            results = await self.sync()
         last, self._queued = self._queued, 0
         self.awaited = last + 1
         self.commit_sent = True
         begun = monotonic()
         try:
             self.connection.send("COMMIT")
-            await self.connection.sync()
+            *more, _ = await self.connection.sync()
             self.commit_s = monotonic() - begun
+            return results + more
         except ConnectionLost:
             if self._xid:
                 raise InDoubt(self._xid, self.connection.history) from None

@@ -18,7 +18,15 @@ from cordata.errors import CordataError, StatementError
 from cordata.store.postgres.fault import ConnectionLost, ServerError, connection_lost, translate
 from cordata.store.postgres.result import Result, encode
 from cordata.store.queries import Queries, Query
-from cordata.store.tx import Row, Tx, Unit, foreign_await, writes_in_read, wrong_count
+from cordata.store.tx import (
+    PUBLISH,
+    Row,
+    Tx,
+    Unit,
+    foreign_await,
+    writes_in_read,
+    wrong_count,
+)
 from cordata.unawaited import NeverAwaited, require_awaits
 
 
@@ -70,7 +78,7 @@ class Pause(Request):
 class UnitTx(Tx):
     """The Tx of a unit."""
 
-    __slots__ = ("_queries", "cause", "deferred", "miscounted")
+    __slots__ = ("_queries", "cause", "deferred", "made_messages", "miscounted")
 
     def __init__(self, queries: Queries, now_us: int) -> None:
         super().__init__(now_us)
@@ -81,6 +89,8 @@ class UnitTx(Tx):
         self.miscounted = False
         #: Calls of `write` and `insert` that were not sent yet.
         self.deferred: list[Call] = []
+        #: Whether some consumer group gets an event that it published; else no consumer is woken.
+        self.made_messages = False
 
     def call(self, query: Query, params: Mapping[str, Any], *, rows: int | None = None) -> Call:
         """The call of a statement.
@@ -126,8 +136,13 @@ class UnitTx(Tx):
         return rows
 
     def check_counts(self, calls: Iterable[Call], results: Iterable[Result]) -> None:
-        """See that each call changed as many rows as its `rows=` says. Raises: Conflict."""
+        """See that each call changed as many rows as its `rows=` says, and note if messages came.
+
+        Raises: Conflict.
+        """
         for call, result in zip(calls, results, strict=False):
+            if call.query.name == PUBLISH and result.count:
+                self.made_messages = True
             if call.rows is not None and result.count != call.rows:
                 self.miscounted = True
                 self.failed = wrong_count(call.query.name, result.count, call.rows)

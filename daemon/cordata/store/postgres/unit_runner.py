@@ -46,7 +46,7 @@ from cordata.store.postgres.transaction import InDoubt, Kind, Transaction, find_
 from cordata.store.postgres.unit import Call, Pause, Request, UnitCoroutine, UnitTx
 from cordata.store.queries import Queries
 from cordata.store.tasks import StoreTasks, fail_future
-from cordata.store.tx import Row, Unit, before_write
+from cordata.store.tx import Row, Unit, before_write, without_published
 
 #: Most runs of a unit; one that collides with others is run again as long as there is time.
 _ATTEMPTS = 6
@@ -287,6 +287,7 @@ class UnitRunner:
         deadline = min(deadline, self._loop.time() + self._timeout_s + GRACE_S)
         if not await self._was_committed(doubt, deadline):
             raise Again(connection_lost("the connection was lost during a commit"))
+        tx.made_messages = True  # perhaps: the results of its last statements are lost
         self._committed(tx, None)
         return value
 
@@ -299,7 +300,8 @@ class UnitRunner:
     def _committed(self, tx: UnitTx, commit_s: float | None) -> None:
         self.commits += 1
         self._resources.health.succeeded(commit_s)
-        self._resources.committed(tx.topics)
+        topics = tx.topics if tx.made_messages else without_published(tx.topics)
+        self._resources.committed(topics)
 
 
 class _UnitRun:
@@ -362,7 +364,7 @@ class _UnitRun:
             if any(call.rows is not None for call in calls):
                 tx.check_counts(calls, await self._transaction.sync())
                 calls = []
-            await self._transaction.commit()
+            tx.check_counts(calls, await self._transaction.commit())
         except ServerError as error:
             if 0 <= error.position < len(calls):
                 raise tx.fail(error, calls[error.position].query.name) from None
