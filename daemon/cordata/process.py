@@ -2,8 +2,8 @@
 
 Each has a row, its process lease, which it renews by the store's clock. It is dead when that has
 expired, or when its pid is gone on this host: the process that deletes its row reclaims its claims
-(see services/reclaim.py). If it was not dead after all, it has lost them: each claim has a number,
-and settling with an old number changes nothing.
+(see services/process_lease.py). If it was not dead after all, it has lost them: each claim has a
+number, and settling with an old number changes nothing.
 """
 
 from __future__ import annotations
