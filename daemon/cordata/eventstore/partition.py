@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from cordata.errors import AlreadySeen, PartitionLost
 from cordata.process import Process
-from cordata.store import Store, Tx
+from cordata.store import Row, Store, Tx
 
 #: Notified when partitions become free, are resumed, or begin again.
 SUBSCRIPTION_TOPIC = "subscription"
@@ -81,32 +81,23 @@ class PartitionTable(Struct, frozen=True, kw_only=True):
     processes: Sequence[Process]
 
 
-class KnownSubscription(Struct, frozen=True, kw_only=True):
-    """A subscription as it was stored before a process registered it."""
-
-    category: str
-    partitions: int
-
-
 class Partitions:
     """The rows of all subscriptions of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def add(
-        self, name: str, category: str, partitions: int, origin: int
-    ) -> KnownSubscription | None:
+    async def add(self, name: str, category: str, partitions: int, origin: int) -> Row | None:
         """Register a subscription. One that is registered already keeps its partitions and their
-        positions; it is returned as it was before. None: it is new.
+        positions; its row is returned as it was before. None: it is new.
         """
 
-        async def unit(tx: Tx) -> KnownSubscription | None:
+        async def unit(tx: Tx) -> Row | None:
             row = await tx.fetch_one("subscription.get", name=name)
             if row is not None:
                 if row["category"] != category:
                     await tx.write("subscription.change_category", name=name, category=category)
-                return KnownSubscription(category=row["category"], partitions=row["partitions"])
+                return row
             added = await tx.execute(
                 "subscription.add",
                 name=name,

@@ -288,7 +288,7 @@ async def test_known_subscription_keeps_its_number_and_positions(opened: Opener)
         partitions = Partitions(store)
         assert await partitions.add("p", "account", 4, 7) is None
         found = await partitions.add("p", "room", 9, 0)
-        assert found is not None and (found.category, found.partitions) == ("account", 4)
+        assert found is not None and (found["category"], found["partitions"]) == ("account", 4)
         table = await partitions.read_table(["p", "other"])
         assert table.partitions == {"p": 4}
         assert {one.position for one in table.states} == {7}

@@ -192,18 +192,18 @@ class SubscriptionService:
         found = await self._partitions.add(
             subscription.name, subscription.category, subscription.partitions, int(origin)
         )
-        if found is not None and found.category != subscription.category:
+        if found is not None and found["category"] != subscription.category:
             log.warning(
                 "%s subscribes to %s now, before to %s; it continues from its position",
                 subscription.name,
                 subscription.category,
-                found.category,
+                found["category"],
             )
-        if found is not None and found.partitions != subscription.partitions:
+        if found is not None and found["partitions"] != subscription.partitions:
             log.warning(
                 "%s keeps its %d partitions until its next reset; the code says %d",
                 subscription.name,
-                found.partitions,
+                found["partitions"],
                 subscription.partitions,
             )
 
