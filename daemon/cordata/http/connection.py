@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 from cordata.http.access_log import CLIENT_GONE
 from cordata.http.exchange import Exchange, scope_of
@@ -89,12 +88,6 @@ class Connection(asyncio.BufferedProtocol):
         self._client_closed = False
         #: Requests that had arrived before the response to the one before them was written.
         self._pipelined = 0
-
-    def reload(self) -> None:
-        """Decide again whether the peer is trusted, after a change of the configuration."""
-        client = self._peer.client
-        trusted = (client[0] if client else None) in self.server.trusted
-        self._peer = replace(self._peer, trusted=trusted)
 
     # Called by the transport
 

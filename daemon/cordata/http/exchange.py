@@ -17,8 +17,8 @@ from cordata.errors import StoreUnavailable, Unclear
 from cordata.http.access_log import CLIENT_GONE, loggable_path
 from cordata.http.asgi import DISCONNECT, VERSION, ClientGone, Message, Misuse, Scope
 from cordata.http.flow import Flow
-from cordata.http.parser import HttpError, RequestHead, bad_request
-from cordata.http.proxy import Peer
+from cordata.http.parser import FORWARDING, HttpError, RequestHead, bad_request
+from cordata.http.proxy import SCHEME, Peer
 from cordata.http.response import CONTINUE, ResponseHead, Unsendable, error_parts, error_response
 from cordata.http.state import ServerState
 from cordata.log import error_place, error_summary
@@ -35,8 +35,8 @@ _COPY_BYTES = 16_384
 
 def scope_of(head: RequestHead, peer: Peer, server: ServerState) -> Scope:
     """The ASGI scope of a request. Raises: HttpError for a path with NUL in it."""
-    client, scheme = peer.client, peer.scheme
-    if peer.trusted and len(head.server_fields) > 1:
+    client, scheme = peer.client, SCHEME
+    if not FORWARDING.isdisjoint(head.server_fields):
         client, scheme, host = server.trusted.forwarded(peer, head.server_fields)
         if host is not None:
             head.replace_host(host)

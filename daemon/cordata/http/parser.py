@@ -69,8 +69,12 @@ _METHODS = {
         "UNLINK PURGE NOTIFY SUBSCRIBE UNSUBSCRIBE"
     ).split()
 }
+#: Header fields that a proxy adds: see `proxy.TrustedProxies.forwarded`.
+FORWARDING = frozenset(
+    (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded")
+)
 #: Header fields that the server reads.
-_SERVER_FIELDS = frozenset(
+_SERVER_FIELDS = FORWARDING | frozenset(
     (
         b"host",
         b"connection",
@@ -79,10 +83,6 @@ _SERVER_FIELDS = frozenset(
         b"expect",
         b"x-request-id",
         b"traceparent",
-        b"x-forwarded-for",
-        b"x-forwarded-proto",
-        b"x-forwarded-host",
-        b"forwarded",
     )
 )
 

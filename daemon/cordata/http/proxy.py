@@ -17,6 +17,8 @@ _PARAMETER = re.compile(rb'([A-Za-z]+)=(?:"([^"]*)"|([^";,]*))')
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 #: Entries of a proxy chain that are read, at most.
 _MAX_HOPS = 32
+#: Of a request that no trusted proxy forwards: this server has no TLS.
+SCHEME = "http"
 #: Bytes of these headers up to which their meaning is cached: parsing addresses takes 8 us.
 _MAX_CACHED = 200
 #: (client, scheme, host or None)
@@ -31,9 +33,6 @@ class Peer:
     client: tuple[str, int] | None
     #: (address, port) of the server's end, (path, None) on a unix socket.
     server: tuple[str, int | None] | None
-    scheme: str = "http"
-    #: Whether its X-Forwarded-* and Forwarded headers are trusted.
-    trusted: bool = False
 
     @property
     def text(self) -> str:
@@ -57,7 +56,7 @@ class TrustedProxies:
         return parsed is not None and any(parsed in network for network in self._networks)
 
     def forwarded(self, peer: Peer, headers: Mapping[bytes, bytes]) -> Forwarded:
-        """Client, scheme and host of the request, by the headers of a trusted peer.
+        """Client, scheme and host of the request, by its headers if the peer is trusted.
 
         `headers` has repeated fields joined with ", ". The client is the first address from the
         right that is not trusted itself. Malformed values are ignored. Forwarded (RFC 7239) is read
@@ -66,17 +65,22 @@ class TrustedProxies:
         chain = headers.get(b"x-forwarded-for", b"")
         proto = headers.get(b"x-forwarded-proto", b"")
         host = headers.get(b"x-forwarded-host", b"")
-        if b"forwarded" in headers and not (chain or proto or host):
-            chain, proto, host = _standard(headers[b"forwarded"])
-        if len(chain) + len(proto) + len(host) > _MAX_CACHED:
-            return self._resolve(peer, chain, proto, host)
-        return self._cached(peer, chain, proto, host)
+        standard = headers.get(b"forwarded", b"")
+        if len(chain) + len(proto) + len(host) + len(standard) > _MAX_CACHED:
+            return self._resolve(peer, chain, proto, host, standard)
+        return self._cached(peer, chain, proto, host, standard)
 
-    def _resolve(self, peer: Peer, chain: bytes, proto: bytes, host: bytes) -> Forwarded:
+    def _resolve(
+        self, peer: Peer, chain: bytes, proto: bytes, host: bytes, standard: bytes
+    ) -> Forwarded:
+        if (peer.client[0] if peer.client else None) not in self:
+            return peer.client, SCHEME, None
+        if not (chain or proto or host):
+            chain, proto, host = _standard(standard)
         scheme, host = _last(proto).lower(), _last(host)
         return (
             self._client(peer.client, chain),
-            scheme.decode() if scheme in (b"http", b"https") else peer.scheme,
+            scheme.decode() if scheme in (b"http", b"https") else SCHEME,
             host if _HOST.fullmatch(host) else None,
         )
 
@@ -92,14 +96,13 @@ class TrustedProxies:
         return client
 
 
-def peer_of(connection: socket.socket, trusted: TrustedProxies) -> Peer:
+def peer_of(connection: socket.socket) -> Peer:
     """The peer of an accepted socket. Raises: OSError when it has already left."""
     if connection.family == socket.AF_UNIX:
         path = os.fsdecode(connection.getsockname())
-        return Peer(client=None, server=(path, None), trusted=None in trusted)
-    address, port = _without_mapping(*connection.getpeername()[:2])
-    own = _without_mapping(*connection.getsockname()[:2])
-    return Peer(client=(address, port), server=own, trusted=address in trusted)
+        return Peer(client=None, server=(path, None))
+    client = _without_mapping(*connection.getpeername()[:2])
+    return Peer(client=client, server=_without_mapping(*connection.getsockname()[:2]))
 
 
 def _without_mapping(address: str, port: int) -> tuple[str, int]:

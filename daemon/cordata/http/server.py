@@ -152,8 +152,6 @@ class HttpServer:
         """Apply new limits; no connection is dropped."""
         self.state.trusted = TrustedProxies(config.trusted_proxies)
         self.state.config = config
-        for connection in self.connections:
-            connection.reload()
         self._acceptor.resume()
 
     def status(self) -> str:
@@ -167,7 +165,7 @@ class HttpServer:
 
     def _take(self, sock: socket.socket) -> None:
         try:
-            peer = peer_of(sock, self.state.trusted)
+            peer = peer_of(sock)
         except OSError:
             sock.close()  # the client has already left
             return

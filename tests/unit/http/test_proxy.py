@@ -6,12 +6,16 @@ import pytest
 
 from cordata.http.proxy import Peer, TrustedProxies
 
-LOCAL = Peer(client=("10.0.0.9", 1), server=("10.0.0.1", 80), trusted=True)
-UNIX = Peer(client=None, server=("/run/x", None), trusted=True)
+LOCAL = Peer(client=("10.0.0.9", 1), server=("10.0.0.1", 80))
+UNIX = Peer(client=None, server=("/run/x", None))
 
 
-def forwarded(peer: Peer, **headers: str) -> tuple[object, str, bytes | None]:
-    proxies = TrustedProxies(("unix", "10.0.0.0/8", "2001:db8::/32"))
+PROXIES = TrustedProxies(("unix", "10.0.0.0/8", "2001:db8::/32"))
+
+
+def forwarded(
+    peer: Peer, proxies: TrustedProxies = PROXIES, **headers: str
+) -> tuple[object, str, bytes | None]:
     names = {
         "for_": b"x-forwarded-for",
         "proto": b"x-forwarded-proto",
@@ -58,6 +62,13 @@ def test_client_is_the_first_that_is_not_trusted(chain: str, client: str) -> Non
 def test_client_of_a_unix_socket_is_what_the_proxy_says() -> None:
     assert forwarded(UNIX, for_="203.0.113.7")[0] == ("203.0.113.7", 0)
     assert forwarded(UNIX)[0] is None
+
+
+def test_headers_of_a_peer_that_is_not_trusted_are_ignored() -> None:
+    proxies = TrustedProxies(("10.1.0.0/16",))
+    for peer in (LOCAL, UNIX):
+        found = forwarded(peer, proxies, for_="203.0.113.7", proto="https", host="evil.example")
+        assert found == (peer.client, "http", None)
 
 
 def test_scheme_and_host_are_the_nearest_proxys() -> None:
