@@ -57,32 +57,6 @@ class Series(Struct, frozen=True):
         return len(self.bounds) + 2 if self.kind == "histogram" else 1
 
 
-class Counter:
-    """A number that only grows."""
-
-    __slots__ = ("_at", "_values")
-
-    def __init__(self, values: memoryview[float], at: int) -> None:
-        self._values, self._at = values, at
-
-    def add(self, count: float = 1.0) -> None:
-        """Count one more, or `count`."""
-        self._values[self._at] += count
-
-
-class Gauge:
-    """A number of this moment."""
-
-    __slots__ = ("_at", "_values")
-
-    def __init__(self, values: memoryview[float], at: int) -> None:
-        self._values, self._at = values, at
-
-    def set(self, value: float) -> None:
-        """Set it."""
-        self._values[self._at] = value
-
-
 class Histogram:
     """How often something took how long."""
 
@@ -171,20 +145,12 @@ class MetricsFile:
                     struct.pack(f"={series.size}d", *before.values[series])
                 ).cast("d")
 
-    def counter(self, series: Series) -> Counter:
-        """The counter of a series of this file."""
-        return Counter(self.values, self._offsets[series])
-
-    def gauge(self, series: Series) -> Gauge:
-        """The gauge of a series of this file."""
-        return Gauge(self.values, self._offsets[series])
-
     def histogram(self, series: Series) -> Histogram:
         """The histogram of a series of this file."""
         return Histogram(self.values, self._offsets[series], series.bounds)
 
     def offset(self, series: Series) -> int:
-        """Where the values of a series begin in `values`."""
+        """Where the values of a series begin in `values`; of a counter or gauge, its only one."""
         return self._offsets[series]
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from cordata import clock
 from cordata.log import logger
 from cordata.metrics import series as names
-from cordata.metrics.file import Gauge, MetricsFile, Series
+from cordata.metrics.file import MetricsFile, Series
 from cordata.metrics.series import SHORT, Operation
 
 log = logger("cordata.metrics")
@@ -52,11 +52,12 @@ class HttpMetrics:
 class Outcomes:
     """The counters of one operation: how it ended, and how long it took."""
 
-    __slots__ = ("_counts", "_observe", "_observe_run")
+    __slots__ = ("_counts", "_observe", "_observe_run", "_values")
 
     def __init__(self, file: MetricsFile, operation: Operation, labels: Mapping[str, str]) -> None:
+        self._values = file.values
         self._counts = {
-            one: file.counter(operation.counts.series(**labels, outcome=one)).add
+            one: file.offset(operation.counts.series(**labels, outcome=one))
             for one in operation.outcomes
         }
         times = [file.histogram(family.series(**labels)).observe for family in operation.times]
@@ -66,7 +67,7 @@ class Outcomes:
         """Count one. `seconds`: how long it took; of a call, how long it waited, and `run_s` how
         long it ran. None: it was not timed.
         """
-        self._counts[outcome]()
+        self._values[self._counts[outcome]] += 1.0
         if seconds is not None:
             self._observe(seconds)
         if run_s is not None:
@@ -79,12 +80,12 @@ class ProcessMetrics:
     def __init__(self, file: MetricsFile) -> None:
         """`file`: with `process_series()` among its series."""
         self._file = file
-        self._gauges: list[tuple[Gauge, Callable[[], float]]] = []
+        self._gauges: list[tuple[int, Callable[[], float]]] = []
         cpu = names.CPU_SECONDS.series()
-        (cpu_before,) = file.values[file.offset(cpu) : file.offset(cpu) + 1]
+        cpu_before = file.values[file.offset(cpu)]
         self.watch(cpu, lambda: cpu_before + time.process_time())
         memory = (names.VIRTUAL_BYTES, names.RESIDENT_BYTES)
-        self._memory = [file.gauge(family.series()) for family in memory]
+        self._memory = [file.offset(family.series()) for family in memory]
         self.watch(names.OPEN_FDS.series(), lambda: len(os.listdir("/proc/self/fd")))
         self.watch(names.MAX_FDS.series(), _max_fds)
         self.tick()
@@ -96,18 +97,19 @@ class ProcessMetrics:
 
     def tick(self) -> None:
         """Write the gauges, and keep a sample when it is due. Call it every 2 s. Raises nothing."""
-        for gauge, value in self._gauges:
+        values = self._file.values
+        for at, value in self._gauges:
             with suppress(OSError):  # no file descriptor is free
-                gauge.set(value())
+                values[at] = value()
         with suppress(OSError):
             pages = Path("/proc/self/statm").read_text().split()  # proc_pid_statm(5)
-            for gauge, count in zip(self._memory, pages, strict=False):
-                gauge.set(int(count) * _PAGE_BYTES)
+            for at, count in zip(self._memory, pages, strict=False):
+                values[at] = int(count) * _PAGE_BYTES
         self._file.sample_if_due()
 
     def watch(self, series: Series, value: Callable[[], float]) -> None:
         """Write `value()` as this gauge at each tick."""
-        self._gauges.append((self._file.gauge(series), value))
+        self._gauges.append((self._file.offset(series), value))
 
     def http(self) -> HttpMetrics:
         """For the HTTP server."""
@@ -125,13 +127,13 @@ class ProcessMetrics:
         """For a job: a function that takes outcome and seconds of a run."""
         runs = self.outcomes(names.JOBS, job_name=job)
         ended = {
-            one: self._file.gauge(names.JOB_ENDED.series(job_name=job, outcome=one))
+            one: self._file.offset(names.JOB_ENDED.series(job_name=job, outcome=one))
             for one in names.JOBS.outcomes
         }
 
         def count(outcome: str, seconds: float) -> None:
             runs.count(outcome, seconds)
-            ended[outcome].set(clock.now().timestamp())
+            self._file.values[ended[outcome]] = clock.now().timestamp()
 
         return count
 
