@@ -43,19 +43,6 @@ class SessionInfo:
     worker: str
 
 
-def info_of(state: SessionState) -> SessionInfo:
-    """A session of a reply, with decoded values."""
-    return SessionInfo(
-        id=state.id,
-        version=state.version,
-        ttl_s=state.expires_in_s,
-        data=decode_values(state.data),
-        counters=dict(state.counters),
-        affinity=state.affinity,
-        worker=state.worker,
-    )
-
-
 class Sessions:
     """Data that outlives a call: a session ends when it was not used for its `ttl_s`.
 
@@ -138,7 +125,16 @@ class Sessions:
         return (await self._ask(_checked(request))).sessions
 
     async def _one(self, request: SessionRequest) -> SessionInfo:
-        return info_of((await self._ask(_checked(request))).sessions[0])
+        state = (await self._ask(_checked(request))).sessions[0]
+        return SessionInfo(
+            id=state.id,
+            version=state.version,
+            ttl_s=state.expires_in_s,
+            data=decode_values(state.data),
+            counters=dict(state.counters),
+            affinity=state.affinity,
+            worker=state.worker,
+        )
 
 
 class Globals:
