@@ -64,10 +64,6 @@ class Layer:
     #: Of the services that were started, in their order; a task has the name of its service.
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def running(self) -> set[str]:
-        """Names of services that still run."""
-        return {task.get_name() for task in self.tasks if not task.done()}
-
 
 class Runner:
     """Runs the layers until a signal, the end of a service, or `stop()`."""
@@ -191,7 +187,8 @@ class Runner:
                         await asyncio.wait(layer.tasks)
                     log.debug("layer %s stopped", layer.name)
         except TimeoutError:
-            hung = sorted(name for layer in self.layers for name in layer.running())
+            tasks = [task for layer in self.layers for task in layer.tasks]
+            hung = sorted(task.get_name() for task in tasks if not task.done())
             log.error(
                 "not stopped after %g s: %s",
                 self._stop_timeout_s,
@@ -200,9 +197,8 @@ class Runner:
             )
             self._exit_code = exit_codes.FAILED
             # One that swallows its cancellation is killed with the process, by the service manager.
-            for layer in self.layers:
-                for task in layer.tasks:
-                    task.cancel()
+            for task in tasks:
+                task.cancel()
 
     async def _guard(self, name: str, side: Coroutine[Any, Any, None]) -> None:
         """Run a loop of the runner. If it fails, the role stops in order, as for a service."""
