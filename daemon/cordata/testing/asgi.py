@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from cordata.http import AsgiApp, compose
+from cordata.http import compose
 from cordata.http.asgi import DISCONNECT, VERSION, Lifespan, Message, Receive, Scope, Send
 from cordata.registry import Mount
 
@@ -33,11 +33,14 @@ class Mounted:
     async def request(
         self, method: str, target: str, *, headers: Mapping[str, str], body: bytes
     ) -> Response:
-        """One request. Raises: LifespanFailed; what the application raised."""
+        """One request. Raises: LifespanFailed; what the application raised, even after it
+        answered.
+        """
         await self._start()
-        return await request(
-            self._app, method, target, headers=headers, body=body, state=self._state
-        )
+        exchange = _Exchange(body)
+        scope = _scope(method, target, headers, len(body), self._state)
+        await self._app(scope, exchange.receive, exchange.send)
+        return exchange.response()
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The mounts as one ASGI application; the first request starts them."""
@@ -107,22 +110,6 @@ class _Exchange:
         ]
         body = b"".join(message.get("body", b"") for message in self._sent[1:])
         return Response(status=head["status"], headers=dict(lines), body=body)
-
-
-async def request(
-    app: AsgiApp,
-    method: str,
-    target: str,
-    *,
-    headers: Mapping[str, str],
-    body: bytes,
-    state: Mapping[str, Any],
-) -> Response:
-    """One request. Raises: what the application raised, even after it answered."""
-    exchange = _Exchange(body)
-    scope = _scope(method, target, headers, len(body), state)
-    await app(scope, exchange.receive, exchange.send)
-    return exchange.response()
 
 
 def _scope(

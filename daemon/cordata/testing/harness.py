@@ -121,7 +121,6 @@ class Harness:
         self.ctx = ctx
         #: All failed attempts, oldest first.
         self.failures: list[Failure] = []
-        self._config = config
         self._clock = clock
         self._delivery = Delivery(ctx, app, config.engine)
         self._subscriptions = SubscriptionRunner(ctx, app, config)
