@@ -17,22 +17,18 @@ T = TypeVar("T")
 
 
 class StoreStats(Struct, frozen=True, kw_only=True):
-    """Numbers of this process; those of the write-ahead log are of the whole store."""
+    """Numbers of this process; that of the write-ahead log is of the whole store."""
 
     #: "ok", "full" or "unavailable".
     state: str
     #: Why it is not ok; "": it is.
     reason: str
-    #: Units waiting for a commit.
-    waiting: int
     #: Commits since the start.
     commits: int
     #: Units since the start; units / commits: how many share a commit.
     units: int
     #: Live part of the write-ahead log; 0 on PostgreSQL, where the server manages it.
     wal_bytes: int = 0
-    #: Size of the log's file, which does not shrink by itself.
-    wal_file_bytes: int = 0
 
 
 #: Limit of one wait for a topic, in case a wake-up is lost.

@@ -252,7 +252,7 @@ async def test_unit_alone_is_undone_when_its_caller_goes_away_before_the_commit(
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            await until_async(lambda: not store.stats().waiting)
+            await until_async(lambda: not store.waiting)
         assert await notes_and_balance(store) == 1
 
 

@@ -88,7 +88,7 @@ async def test_writes_are_refused_in_time_when_the_lock_holder_is_stopped(tmp_pa
             with pytest.raises(StoreUnavailable, match=r"0\.3 s"):
                 async with store.transaction() as tx:
                     await tx.execute("account.add", id="b", balance=0)
-            assert store.stats().waiting == 0
+            assert store.waiting == 0
             assert store.stats().state == "ok"
             assert len(await store.read(lambda tx: tx.fetch_all("entry.notes"))) == 1
             await holder.kill()

@@ -55,11 +55,12 @@ async def test_log_is_bounded_by_the_primary_when_readers_never_pause(tmp_path: 
             await write(writer, "a", 3000)
             stop.set()
         assert min(reader.result() for reader in readers) > 5
-        print(f"largest {largest}, file {writer.stats().wal_file_bytes}")
+        file_bytes = (tmp_path / "cordata.db-wal").stat().st_size
+        print(f"largest {largest}, file {file_bytes}")
         # A primary whose turn comes late on a busy machine sees some MiB more; the log of all these
         # deposits, never begun anew, has 27 MiB.
         assert largest < 48 * LIMIT
-        assert writer.stats().wal_file_bytes < 48 * LIMIT
+        assert file_bytes < 48 * LIMIT
     assert len(notes_on_disk(tmp_path)) == 3000
 
 
@@ -71,10 +72,11 @@ async def test_log_is_bounded_by_a_writer_when_there_is_no_primary(tmp_path: Pat
             largest = max(largest, store.stats().wal_bytes)
             if part % 30 == 29:
                 await asyncio.sleep(0.12)
-        print(f"largest {largest}, file {store.stats().wal_file_bytes}")
+        file_bytes = (tmp_path / "cordata.db-wal").stat().st_size
+        print(f"largest {largest}, file {file_bytes}")
         # It acts when the log is far over its limit; late on a busy machine, as above.
         assert 4 * LIMIT < largest < 48 * LIMIT
-        assert store.stats().wal_file_bytes < 48 * LIMIT
+        assert file_bytes < 48 * LIMIT
     assert len(notes_on_disk(tmp_path)) == 3000
 
 

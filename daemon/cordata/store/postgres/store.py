@@ -194,7 +194,6 @@ class PostgresStore(Store):
         return StoreStats(
             state=self._health.state,
             reason=self._health.reason,
-            waiting=self.waiting,
             commits=self._runner.commits + self._batcher.commits,
             units=self._runner.commits + self._batcher.units,
         )

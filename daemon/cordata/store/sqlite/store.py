@@ -224,11 +224,9 @@ class SqliteStore(Store):
         return StoreStats(
             state=self._health.state,
             reason=self._health.reason,
-            waiting=self.waiting,
             commits=self._writer.commits + self._transactions,
             units=self._writer.units + self._transactions,
             wal_bytes=self._checkpointer.wal.live_bytes(),
-            wal_file_bytes=self._checkpointer.wal.file_bytes(),
         )
 
     async def close(self) -> None:
