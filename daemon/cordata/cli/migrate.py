@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from dataclasses import asdict
 
 import click
@@ -13,6 +11,7 @@ from cordata.cli.operator import Operator, operator_options, run_in
 from cordata.cli.options import app_option
 from cordata.context import Context, runtime_store
 from cordata.context_factory import groups_of
+from cordata.services.primary import holder_name
 from cordata.services.schema import migrate_once
 from cordata.store import MigrationId
 from cordata.terminal import Command, show_json
@@ -44,7 +43,7 @@ def migrate(operator: Operator, check: bool, app: str | None) -> int:
     async def act(ctx: Context) -> list[MigrationId]:
         if check:
             return await ctx.store.pending(ctx.chains)
-        holder = f"{socket.gethostname()}/{os.getpid()} (cordata migrate)"
+        holder = f"{holder_name()} (cordata migrate)"
         lease = runtime_store(ctx).lease(holder=holder)
         groups = groups_of(loaded.config.broker, loaded.app.handlers)
         return await migrate_once(
