@@ -11,20 +11,16 @@ class Heartbeat:
     The default allows one slow pass of a service that polls every 5 s.
     """
 
-    __slots__ = ("_touched_at", "max_age_s")
+    __slots__ = ("max_age_s", "touched_at")
 
     def __init__(self, max_age_s: float = 30.0) -> None:
         self.max_age_s = max_age_s
-        self._touched_at = clock.monotonic()
+        self.touched_at = clock.monotonic()
 
     def touch(self) -> None:
         """Record that the service is active now."""
-        self._touched_at = clock.monotonic()
+        self.touched_at = clock.monotonic()
 
-    def fresh(self, now: float | None = None) -> bool:
+    def fresh(self, now: float) -> bool:
         """Whether the last touch is at most `max_age_s` before `now` (monotonic seconds)."""
-        return self.age_s(now) <= self.max_age_s
-
-    def age_s(self, now: float | None = None) -> float:
-        """Seconds since the last touch."""
-        return (clock.monotonic() if now is None else now) - self._touched_at
+        return now - self.touched_at <= self.max_age_s

@@ -21,7 +21,7 @@ from tests.unit.http.corpus import load
 from tests.unit.http.wire import CORPUS_CONFIG, Recorder, parse_answers
 from tests.waiting import until_async
 
-from cordata import trace
+from cordata import clock, trace
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer
 from cordata.http.accept import Acceptor
@@ -510,4 +510,4 @@ async def test_stats_count_requests_and_tell_a_rate() -> None:
         assert (served.state.served, served.state.refused) == (20, 4)
         assert re.fullmatch("[1-9][0-9]* req/s; 0 in flight", served.status())
         assert served.status() == "0 req/s; 0 in flight"
-        assert served.heartbeat.fresh()
+        assert served.heartbeat.fresh(clock.monotonic())

@@ -30,7 +30,7 @@ class Watched:
 
     async def read(self, unit: Any) -> Any:
         if self.service is not None:
-            self.touches.add(-self.service.heartbeat.age_s(0.0))
+            self.touches.add(self.service.heartbeat.touched_at)
         return await self._store.read(unit)
 
 
