@@ -30,9 +30,16 @@ _HINTS = {
 
 def open_all(addresses: Sequence[str]) -> list[socket.socket]:
     """Listen on these addresses; without any on the sockets that the service manager passed, else
-    on 127.0.0.1:8080. Raises: as `bind`.
+    on 127.0.0.1:8080. Raises: as `bind`; ConfigError if one that was passed does not listen.
     """
-    sockets = [] if addresses else [entry.sock for entry in listen_fds()]
+    passed = [] if addresses else listen_fds()
+    for entry in passed:
+        if not entry.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise ConfigError(
+                f"the socket that was passed as {entry.name!r} does not listen",
+                hint="who passes it has to call listen(), as systemd does with Accept=no",
+            )
+    sockets = [entry.sock for entry in passed]
     if sockets:
         return sockets
     try:

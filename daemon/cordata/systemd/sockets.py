@@ -9,6 +9,8 @@ from typing import NoReturn
 
 from msgspec import Struct
 
+from cordata.errors import ConfigError
+
 
 class ListenSocket(Struct, frozen=True):
     """One socket that systemd (or `cordata server`) passed to this process."""
@@ -27,7 +29,8 @@ def listen_fds() -> list[ListenSocket]:
 
     They are close-on-exec and non-blocking afterwards, and the variables are removed, so that no
     child reads them. A second call returns the same sockets, except in a forked process with new
-    variables: it takes over the sockets that these name.
+    variables: it takes over the sockets that these name. Raises: ConfigError if one is no stream
+    socket.
     """
     if "LISTEN_FDS" not in os.environ:
         return list(_taken)
@@ -38,6 +41,11 @@ def listen_fds() -> list[ListenSocket]:
         os.environ.pop(name, None)  # the C library's unsetenv() is unknown to os.environ
     _taken.clear()
     for fd, name in sorted(inherited.items()):
+        if not daemon.is_socket(fd, type=socket.SOCK_STREAM):
+            raise ConfigError(
+                f"what was passed as {name!r} is no stream socket",
+                hint="name its addresses by ListenStream= in the socket unit",
+            )
         sock = socket.socket(fileno=fd)
         sock.set_inheritable(False)
         sock.setblocking(False)

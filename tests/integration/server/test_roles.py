@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import socket
 import sqlite3
 from pathlib import Path
 
+import pytest
 from tests.integration.cli.command import cordata, python, write_config
-from tests.integration.server.managed import managed
+from tests.integration.server.managed import managed, managed_on
 from tests.integration.server.running import PATIENCE_S
 
 ENGINE_ONLY = '[worker]\nservices = ["engine"]\n'
@@ -26,6 +28,25 @@ def test_worker_waits_for_the_schema_and_says_so(tmp_path: Path) -> None:
             assert worker.stop()[0] == 0
             assert worker.messages[-1] == {"STOPPING": "1", "STATUS": "stopping"}
             assert primary.stop()[0] == 0
+
+
+@pytest.mark.parametrize("role", [("worker", "0"), ("server",)])
+def test_datagram_socket_ends_the_start_with_78(tmp_path: Path, role: tuple[str, ...]) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as passed:
+        passed.bind(("127.0.0.1", 0))
+        with managed_on(passed, write_config(tmp_path), *role) as process:
+            code, log = process.ended()
+    assert code == 78 and "passed as 'http' is no stream socket" in log, log
+    assert "ListenStream=" in log and "Traceback" not in log, log
+
+
+def test_socket_that_does_not_listen_ends_the_start_with_78(tmp_path: Path) -> None:
+    with socket.socket() as passed:
+        passed.bind(("127.0.0.1", 0))
+        with managed_on(passed, write_config(tmp_path), "server") as process:
+            code, log = process.ended()
+    assert code == 78 and "passed as 'http' does not listen" in log, log
+    assert "listen()" in log and "Traceback" not in log, log
 
 
 def test_roles_end_with_78_when_the_schema_is_of_a_newer_major(tmp_path: Path) -> None:
