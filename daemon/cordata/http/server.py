@@ -21,7 +21,7 @@ from cordata.http.connection import Connection
 from cordata.http.proxy import Peer, TrustedProxies, peer_of
 from cordata.http.response import date_line
 from cordata.http.state import ServerState
-from cordata.log import LogThrottle, logger
+from cordata.log import LogThrottle, logger, plural
 from cordata.metrics.process import HttpMetrics
 
 log = logger("cordata.http")
@@ -49,6 +49,7 @@ class HttpServer:
         metrics: HttpMetrics | None = None,
         before: Callable[[], Awaitable[None]] | None = None,
         heartbeat: Heartbeat | None = None,
+        cut_off_s: float | None = None,
     ) -> None:
         """`app_state` is the lifespan state: every request gets a copy as `scope["state"]`.
 
@@ -56,10 +57,12 @@ class HttpServer:
         shares of the connections. `logged_segments`: see `access_log.loggable_path`. `error_texts`:
         how the server's own errors of paths below a prefix begin (`App.mount`). `metrics`: where
         requests are counted. `before` is awaited before a connection is accepted. `heartbeat`: the
-        one of the service that runs this server. The sockets listen already, and the caller closes
-        them.
+        one of the service that runs this server. `cut_off_s`: how long after the stop requests may
+        still run, and clients read (None: as long as they like). The sockets listen already, and
+        the caller closes them.
         """
         self._before = before
+        self._cut_off_s = cut_off_s
         #: Set when connections are accepted.
         self.ready = asyncio.Event()
         #: Touched at least once a second.
@@ -89,7 +92,8 @@ class HttpServer:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`, then drain: no accepts, `Connection: close` for `drain_s`, idle
-        connections closed, requests in flight answered, the application's lifespan ended.
+        connections closed, requests in flight answered, those cut off that take too long, the
+        application's lifespan ended.
 
         Cancelling cuts the requests in flight off. Raises: LifespanFailed.
         """
@@ -121,7 +125,15 @@ class HttpServer:
             try:
                 self.ready.set()
                 await stop.wait()
-                await self._drain()
+                try:
+                    async with asyncio.timeout(self._cut_off_s):
+                        await self._drain()
+                except TimeoutError:
+                    log.warning(
+                        "[worker] stop_timeout_s is too short: %s and %s cut off",
+                        plural(self.state.in_flight, "request"),
+                        plural(len(self.connections), "connection"),
+                    )
             finally:  # before the group ends, so that no task is added to it any more
                 sweeper.cancel()
                 self.state.log.close(self.state.loop.time())

@@ -224,6 +224,7 @@ def _http_server(
         },
         metrics=metrics.http() if metrics is not None else None,
         before=unavailable.release,
+        cut_off_s=_cut_off_s(role),
     )
     if metrics is not None:
         metrics.watch(IN_FLIGHT.series(), lambda: server.state.in_flight)

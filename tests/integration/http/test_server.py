@@ -475,6 +475,26 @@ async def test_new_connections_are_left_to_others_while_draining() -> None:
         before.close()
 
 
+async def test_request_that_outlasts_the_stop_is_cut_off() -> None:
+    async def hang(scope: Scope, receive: Receive, send: Send) -> None:
+        await asyncio.Event().wait()
+
+    with listening() as sockets:
+        server = HttpServer(http_only(hang), sockets, HttpConfig(drain_s=0), cut_off_s=0.1)
+        stop = asyncio.Event()
+        run = asyncio.ensure_future(server.run(stop))
+        await server.ready.wait()
+        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        writer.write(GET)
+        await until_async(lambda: server.state.in_flight > 0)
+        stop.set()
+        async with asyncio.timeout(60):
+            await run
+            assert await reader.read() == b""
+        assert server.state.in_flight == 0
+        writer.close()
+
+
 async def test_cancelling_cuts_requests_in_hand_off() -> None:
     async def hang(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 from cordata import App
 from cordata.context import BackfillContext, Context, Event, EventContext
@@ -22,6 +23,16 @@ async def _wait(ctx: Context, name: str, attempt: int) -> None:
         ctx.log.info("%s begins", name)
         await asyncio.sleep(3600)
     ctx.log.info("%s handles attempt %d", name, attempt)
+
+
+async def hang(scope: Any, receive: Any, send: Any) -> None:
+    """A request that is never answered."""
+    assert scope["type"] == "http"
+    scope["state"]["cordata"].log.info("a request hangs")
+    await asyncio.sleep(3600)
+
+
+app.mount("/hang", hang)
 
 
 @app.on("thing.done", timeout_s=7200)
