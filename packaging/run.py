@@ -1,7 +1,7 @@
 """`make run`: the hub with a demo hotel, in the foreground: `run.py PORT STATE`.
 
 Says one line `ready URL` once four workers, the primary and the demo hotel are there. INT, TERM and
-HUP stop all in order, and the exit code is 0; else it is that of `cordata server`.
+HUP stop all in order. The exit code is that of `cordata server`.
 """
 
 from __future__ import annotations
@@ -155,10 +155,7 @@ def serve(port: str, state: Path) -> int:
             elif not stopping:
                 server.terminate()
                 failed = True
-    code = server.wait()
-    if stopping and code == 1:  # some process had crashed, and was started again
-        code = 0
-    return code or failed
+    return server.wait() or failed
 
 
 def main() -> int:
