@@ -158,6 +158,8 @@ class Alerter:
             )
         except (SmtpUnavailable, MailRejected, PermanentError, ValueError, OSError) as error:
             raise _NotSent(f"{self._mail.host}:{self._mail.port}: {error}") from error
+        except RuntimeError as error:  # no thread, in which names are looked up, can be started
+            raise _NotSent(str(error)) from error
         if len(refused) == len({address(one) for one in to}):
             codes = ", ".join(map(str, sorted(set(refused.values()))))
             raise _NotSent(f"{self._mail.host}:{self._mail.port}: all recipients refused: {codes}")

@@ -233,6 +233,16 @@ def test_mail_is_kept_and_can_be_tried_again_when_the_host_is_no_name(tmp_path: 
     assert kept == [group("store-full")]
 
 
+def test_mail_is_kept_when_no_thread_can_be_started_to_look_up_the_host(tmp_path: Path) -> None:
+    kept: list[AlertGroup] = []
+    threading.stack_size(1 << 50)  # more than there is
+    try:
+        assert not unreachable(tmp_path, kept).mail([group("store-full")])
+    finally:
+        threading.stack_size(0)
+    assert kept == [group("store-full")]
+
+
 def test_mail_is_kept_when_the_host_sent_its_mails_of_this_hour(tmp_path: Path) -> None:
     kept: list[AlertGroup] = []
     alerter = unreachable(tmp_path, kept, limit=2)
