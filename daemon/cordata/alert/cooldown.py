@@ -63,7 +63,8 @@ class Cooldown:
 
         `count`: alerts since the last call. Returns how many were only counted since the last mail,
         without the one that is mailed now; None: no mail is due, all were counted. Raises: TooMany
-        when the limit of mails per hour, of all kinds together, is reached: then nothing is
+        when the limit of mails per hour, of all kinds together, is reached (for a kind that was
+        mailed within the hour half of it, so that a new kind need not wait): then nothing is
         counted; OSError when no directory can be written: then send no mail, as it cannot be
         recorded.
         """
@@ -76,10 +77,11 @@ class Cooldown:
                 self._save(kinds, now)
                 return None
             mails = {at for one in kinds.values() for at in one.mails if _within(now, at)}
-            if len(mails - {now}) >= self._max_per_hour:  # kinds claimed at `now` share a mail
+            recent = [at for at in entry.mails if _within(now, at)]
+            limit = (self._max_per_hour + 1) // 2 if recent else self._max_per_hour
+            if len(mails - {now}) >= limit:  # kinds claimed at `now` share a mail
                 raise TooMany()
             counted = entry.counted + count - 1
-            recent = [at for at in entry.mails if _within(now, at)]
             kinds[kind] = _Kind(mailed_at=now, before=recent)
             self._save(kinds, now)
             return counted

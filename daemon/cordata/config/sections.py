@@ -186,7 +186,7 @@ class AlertConfig:
     #: at once.
     wait_s: Annotated[float, Meta(ge=0, le=2_592_000)] = 300.0
     #: Mails per hour, from the primary and, for urgent alerts, from each host; further alerts are
-    #: mailed together later.
+    #: mailed together later. A host keeps half of them for kinds that had no mail within the hour.
     max_per_hour: Annotated[int, Meta(ge=1, le=1000)] = 12
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,11 +81,25 @@ def test_claim_forgets_causes_when_they_are_old(tmp_path: Path) -> None:
 
 def test_claim_is_refused_when_there_were_many_mails_of_whatever_cause(tmp_path: Path) -> None:
     cooldown = Cooldown([tmp_path], cooldown_s=900, max_per_hour=3)
-    for at in (0.0, 900.0, 1800.0):
-        assert cooldown.claim("a", now=10_000 + at) == 0
+    for at, kind in enumerate("abc"):
+        assert cooldown.claim(kind, now=10_000.0 + at) == 0
     with pytest.raises(TooMany):
-        cooldown.claim("b", now=11_900.0)
-    assert cooldown.claim("b", now=13_601.0) == 0
+        cooldown.claim("d", now=11_900.0)
+    assert cooldown.claim("d", now=13_601.0) == 0
+
+
+def test_known_kinds_leave_half_of_the_mails_to_new_ones(tmp_path: Path) -> None:
+    """Four workers that crash again and again do not delay the mail about the primary."""
+    cooldown = Cooldown([tmp_path], cooldown_s=900, max_per_hour=12)
+    mailed = 0
+    for at in range(10_000, 13_600, 900):
+        for number in range(4):
+            with suppress(TooMany):
+                mailed += cooldown.claim(f"worker@{number}", now=at + number) == 0
+    assert mailed == 6
+    assert cooldown.claim("primary", now=13_500.0) == 0
+    with pytest.raises(TooMany):
+        cooldown.claim("worker@0", now=13_550.0)
 
 
 def test_kinds_that_are_claimed_at_the_same_time_are_one_mail_of_the_limit(tmp_path: Path) -> None:
