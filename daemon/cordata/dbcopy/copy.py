@@ -165,7 +165,7 @@ def reopen(host: Host) -> str | None:
         applied = side.applied()
         require_in_use([one for one in applied if one.component != MOVED])
         moved = [one.name for one in applied if one.component == MOVED]
-        side.fetch("DELETE FROM migration WHERE component = ?", (MOVED,))
+        _unmark(side)
     return moved[0] if moved else None
 
 
@@ -390,7 +390,17 @@ def _finish(source: Side, target: Side, tables: Sequence[Table]) -> None:
         target.run_script(f"DROP TABLE {_STATE};")
         source.require_unused()
         now_us = clock.now_us()
-        source.fetch("DELETE FROM migration WHERE component = ?", (MOVED,))
+        _unmark(source)
         at = f"{clock.from_us(now_us):%Y-%m-%d %H:%M} UTC"
         source.record(MigrationId(MOVED, 0, f"{target.name} at {at}"), now_us)
         source.unlock()
+        try:  # one that came before the mark found none, and would write now
+            source.require_unused()
+        except BaseException:
+            _unmark(source)
+            raise
+
+
+def _unmark(source: Side) -> None:
+    """Let services start on a store again."""
+    source.fetch("DELETE FROM migration WHERE component = ?", (MOVED,))

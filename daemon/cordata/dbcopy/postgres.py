@@ -136,7 +136,7 @@ class PostgresSide(Side):
 
     def require_unused(self) -> None:
         """As in Side."""
-        require_unused(self._server, wait_s=_LINGER_S)
+        require_unused(self._server)  # at once: a command that writes is gone soon
 
     def unlock(self) -> None:
         """As in Side."""

@@ -104,7 +104,7 @@ class Side(ABC):
     @abstractmethod
     def require_unused(self) -> None:
         """Raises: CordataError if a process has connected since the side was opened `alone`: it
-        waits for the lock, and would write as soon as it gets it.
+        waits for the lock, and would write as soon as it gets it, or has it already.
         """
 
     @abstractmethod

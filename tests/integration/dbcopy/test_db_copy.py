@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from tests.integration.cli.command import ROOT
 from tests.integration.dbcopy.rows import contents, fill, next_number, schema
 from tests.integration.server.guests import generic
 from tests.integration.server.hubs import Hub
+from tests.integration.server.managed import Managed, forked
 from tests.integration.server.running import wait_gone
 from tests.integration.store.parts import needs_root, small_disk
 from tests.servers.postgres import PostgresServer
@@ -386,14 +389,104 @@ def test_last_pass_fails_when_the_service_was_started_meanwhile(
         with source.serve() as running:
             running.until_logged("primary is ready")
             process.send_signal(signal.SIGCONT)
-            _, said = process.communicate(timeout=60)
-            assert process.returncode == 1, said
-            assert "in use: " in said or "the service is running" in said, said
+            _has_found_service(process)
             running.ready()
+    _finish_later(source, target)
+
+
+def _has_found_service(process: subprocess.Popen[str]) -> None:
+    """The last pass fails."""
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1, said
+    assert "in use: " in said or "the service is running" in said, said
+
+
+def _finish_later(source: Place, target: Place) -> None:
+    """The source is still the store; then it moves."""
     assert source.run("migrate", "--check").returncode == 0
     assert target.run("migrate", "--check").returncode == 78
     copied(source, target, "--finish")
     assert contents(target) == contents(source)
+
+
+def test_last_pass_from_postgres_fails_when_the_service_was_started_just_before_the_mark(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """Its worker has found no mark, and waits for its first write."""
+    name = postgres.create_database()
+    source, target = family(tmp_path, postgres.url(name), "sqlite")
+    source.write(parents(10))
+    # The pass waits at the mark until the worker waits.
+    source.write(
+        """CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        WHILE NOT EXISTS (SELECT FROM migration WHERE component = 'db copy --finish')
+            AND NOT EXISTS (SELECT FROM pg_stat_activity
+                            WHERE datname = current_database() AND wait_event_type = 'Lock') LOOP
+            PERFORM pg_sleep(0.01), pg_stat_clear_snapshot();
+        END LOOP;
+        RETURN NULL; END $$"""
+    )
+    source.write(
+        "CREATE TRIGGER hold BEFORE DELETE ON migration FOR EACH STATEMENT EXECUTE FUNCTION hold()"
+    )
+    marks = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND query LIKE 'DELETE FROM m%%'"
+    with copying(source, target, "--finish") as process:
+        until(lambda: postgres.execute(marks, [name]), "the mark")
+        with _worker(source) as worker:
+            _has_found_service(process)
+            worker.until_ready()
+    source.write("DROP FUNCTION hold CASCADE")
+    _finish_later(source, target)
+
+
+def test_last_pass_from_sqlite_fails_when_the_service_was_started_just_before_the_mark(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """Its worker has found no mark, and waits for its first write."""
+    name = postgres.create_database()
+    source, target = family(tmp_path, postgres.url(name), "postgres")
+    source.write(parents(10))
+    # The pass waits shortly before the mark as long as some session has this advisory lock.
+    hold = """CREATE FUNCTION hold() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+        WHILE EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711) LOOP
+            PERFORM pg_sleep(0.01);
+        END LOOP; END $$"""
+    postgres.execute(hold, database=name)
+    trigger = "ddl_command_start WHEN TAG IN ('DROP TABLE') EXECUTE FUNCTION hold()"
+    postgres.execute(f"CREATE EVENT TRIGGER hold ON {trigger}", database=name)
+    with psycopg.connect(postgres.url(), autocommit=True) as holder:
+        holder.execute("SELECT pg_advisory_lock(4711)")
+        session = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND"
+        drops = f"{session} query LIKE 'DROP TABLE db%%'"
+        waits = f"{session} state LIKE 'idle in%%' AND clock_timestamp() > state_change + '0.3 s'"
+        with copying(source, target, "--finish") as process:
+            until(lambda: postgres.execute(drops, [name]), "the pass")
+            # SQLite's lock of who writes (WAL_WRITE_LOCK): the pass waits for it at the mark.
+            with open(f"{source.database}-shm", "r+b") as writers:
+                fcntl.lockf(writers, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 120)
+                holder.execute("SELECT pg_advisory_unlock(4711)")
+                until(lambda: postgres.execute(waits, [name]), "the mark")
+                process.send_signal(signal.SIGSTOP)
+                with _worker(source) as worker:
+                    until(lambda: _is_awaited(source.database.with_name("write.lock")), "a write")
+                    writers.close()
+                    process.send_signal(signal.SIGCONT)
+                    _has_found_service(process)
+                    worker.until_ready()
+    _finish_later(source, target)
+
+
+def _worker(source: Place) -> contextlib.AbstractContextManager[Managed]:
+    """A worker alone, whose first write follows its look for the mark."""
+    with source.config.open("a") as file:
+        file.write('[worker]\nservices = ["engine"]\n')
+    return forked(source.config, "worker", "0")
+
+
+def _is_awaited(lock: Path) -> bool:
+    """Whether a process waits for the lock of a file."""
+    waiting = f"-> FLOCK .*:{lock.stat().st_ino} "
+    return re.search(waiting, Path("/proc/locks").read_text()) is not None
 
 
 def test_last_pass_goes_on_when_it_ended_after_the_old_store_was_marked(
