@@ -30,13 +30,13 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Struct
 
 from alpinehub import history
 from alpinehub.alpinebits.call import Recipient
+from alpinehub.alpinebits.contact import must_note_poll, note_contact
 from alpinehub.alpinebits.guest import (
     StoredVersion,
     Undeliverable,
@@ -50,7 +50,7 @@ from alpinehub.history import HistoryEntry
 from alpinehub.models import Hotel
 from alpinehub.reservations import decode
 from alpinehub.sql import encode_list
-from cordata import Context, Row, Store, StoreUnavailable, Tx, from_us
+from cordata import Context, Row, StoreUnavailable, Tx, from_us
 
 #: Rows read, rendered, validated and recorded at once. A page takes 6 ms of the event loop and
 #: 250 KB of memory; between pages other requests are served.
@@ -58,8 +58,6 @@ PAGE = 100
 #: Most guest requests of a message that are recorded in one unit of work, so that webhooks do not
 #: wait long.
 STEP = 200
-#: Seconds for which another poll of the same account for the same hotel is not recorded.
-POLL_NOTED_S = 30
 #: Most ids in an alert.
 _NAMED = 20
 _RENDERER_FAILED = (
@@ -169,7 +167,7 @@ async def send_pages(
     """As `list_pages`, PAGE at a time, each page recorded as sent before it is yielded. If a page
     is lost on its way, it is sent again, as it is not acknowledged.
     """
-    polled = hotel.id if _must_note_poll(ctx, recipient, hotel.id) else None
+    polled = hotel.id if must_note_poll(ctx, recipient, hotel.id) else None
     async with aclosing(list_pages(ctx, recipient, hotel, since_us=since_us, size=PAGE)) as pages:
         async for page in pages:
             await _record_sent(ctx, recipient, page, polled)
@@ -363,31 +361,3 @@ def name_requests(ids: Sequence[str]) -> tuple[str, str]:
     many = "1 guest request" if len(ids) == 1 else f"{len(ids)} guest requests"
     more = ", ..." if len(ids) > _NAMED else ""
     return many, ", ".join(ids[:_NAMED]) + more
-
-
-#: (account id, hotel id) -> when a poll was recorded, in us since the epoch.
-_polls_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
-
-
-def _must_note_poll(ctx: Context, recipient: Recipient, hotel_id: int) -> bool:
-    """Whether a poll is to be recorded; if so, none is for the next POLL_NOTED_S."""
-    noted = _polls_noted.setdefault(ctx.store, {})
-    who, now_us = (recipient.account_id, hotel_id), ctx.now_us()
-    if abs(now_us - noted.get(who, 0)) < POLL_NOTED_S * 1_000_000:  # a clock may be set back
-        return False
-    noted[who] = now_us
-    return True
-
-
-async def note_contact(
-    tx: Tx, recipient: Recipient, hotel_id: int, *, polled: bool = False, acked: bool = False
-) -> None:
-    """Record a client account's last contact, in the caller's unit of work."""
-    await tx.write(
-        "contact_note",
-        account_id=recipient.account_id,
-        hotel_id=hotel_id,
-        polled_at=tx.now_us if polled else None,
-        acked_at=tx.now_us if acked else None,
-        network=recipient.network or None,
-    )

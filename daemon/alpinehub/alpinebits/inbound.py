@@ -21,6 +21,7 @@ from io import BytesIO
 from typing import Literal
 
 from alpinehub.alpinebits.call import Call, respond
+from alpinehub.alpinebits.contact import note_contact
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import INVALID_HOTEL, Finding, Outcome
 from alpinehub.alpinebits.rules.inbound_message import InboundMessage
@@ -56,6 +57,7 @@ class Update:
     async def record(self, tx: Tx, outcome: Outcome) -> None:
         """Record the message, in the unit of work that stores its data."""
         outcome = Outcome((*self.findings, *outcome.findings))
+        await note_contact(tx, self.call.recipient, self.hotel.id)
         await tx.insert(
             "inbound_message",
             hotel_id=self.hotel.id,

@@ -9,9 +9,10 @@ VALUES (:account_id, :protocol, :capabilities)
 ON CONFLICT (account_id, protocol) DO UPDATE SET capabilities = excluded.capabilities
 
 -- name: contact_note
-INSERT INTO contact (account_id, hotel_id, polled_at, acked_at, network)
-VALUES (:account_id, :hotel_id, :polled_at, :acked_at, :network)
+INSERT INTO contact (account_id, hotel_id, called_at, polled_at, acked_at, network)
+VALUES (:account_id, :hotel_id, :called_at, :polled_at, :acked_at, :network)
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET
+    called_at = excluded.called_at,
     polled_at = coalesce(excluded.polled_at, contact.polled_at),
     acked_at = coalesce(excluded.acked_at, contact.acked_at),
     network = coalesce(excluded.network, contact.network)
@@ -22,4 +23,4 @@ ON CONFLICT (account_id, hotel_id) DO UPDATE SET
 SELECT u.name, c.network FROM contact c JOIN account u ON u.id = c.account_id
 WHERE c.network IS NOT NULL
 GROUP BY u.name, c.network
-ORDER BY max(coalesce(c.polled_at, c.acked_at)) DESC LIMIT :limit
+ORDER BY max(c.called_at) DESC LIMIT :limit

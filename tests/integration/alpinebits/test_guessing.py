@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
 from types import FrameType
@@ -14,24 +14,38 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.integration.alpinebits.hub import PASSWORD, Hub, open_hub, open_worker, read_rq
+from tests.integration.alpinebits.hotel_data import entry, push_rooms
+from tests.integration.alpinebits.hub import (
+    NAMESPACE,
+    PASSWORD,
+    Hub,
+    open_hub,
+    open_worker,
+    read_rq,
+)
 from tests.integration.hub.material import forget_directory
+from tests.unit.alpinebits.free_rooms import DZ
 
 from alpinehub import login
 from alpinehub.accounts import add_account, set_password
 
 READ = "OTA_Read:GuestRequests"
 GUESSER, OTHER = "203.0.113.7", "198.51.100.1"
+#: The action and document that tell the status of a guest request.
+RESERVED = (
+    "OTA_HotelResNotif:GuestRequests_StatusUpdate",
+    f'<OTA_HotelResNotifRQ xmlns="{NAMESPACE}" Version="1.000"><HotelReservations>'
+    '<HotelReservation CreateDateTime="2026-01-01T10:00:00Z" ResStatus="Reserved">'
+    '<UniqueID Type="14" ID="a1"/></HotelReservation></HotelReservations></OTA_HotelResNotifRQ>',
+)
 
 
 async def log_in(
     hub: Hub, user: str, password: str, address: str = GUESSER, hotel: str = "H1"
 ) -> int:
     """The status of a poll from an address."""
-    app = hub.client._transport.app  # type: ignore[attr-defined]
-    transport = httpx.ASGITransport(app=app, client=(address, 4711))
-    async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
-        answer = await client.post(
+    async with calling_from(hub, address) as there:
+        answer = await there.client.post(
             "/api/alpinebits",
             files={"action": (None, READ), "request": (None, read_rq(hotel))},
             auth=httpx.BasicAuth(user, password),
@@ -40,6 +54,15 @@ async def log_in(
     if answer.status_code == 429:
         assert answer.text.startswith("ERROR:") and int(answer.headers["retry-after"]) >= 1
     return answer.status_code
+
+
+@asynccontextmanager
+async def calling_from(hub: Hub, address: str) -> AsyncIterator[Hub]:
+    """The hub, as a client at an address calls it."""
+    app = hub.client._transport.app  # type: ignore[attr-defined]
+    transport = httpx.ASGITransport(app=app, client=(address, 4711))
+    async with httpx.AsyncClient(transport=transport, base_url="http://hub") as client:
+        yield Hub(hub.ctx, client)
 
 
 @pytest.fixture(autouse=True)
@@ -129,6 +152,27 @@ async def test_guesses_from_everywhere_do_not_keep_the_hotel_software_out_after_
         said = [await log_in(hub, "u1", f"guess {n}", f"192.0.2.{n}") for n in range(110)]
         assert said[-1] == 429
         assert await log_in(hub, "u1", PASSWORD, "192.0.2.200") == 429
+        assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
+
+
+@pytest.mark.usefixtures("each_store")
+@pytest.mark.parametrize("what", ["free rooms", "status"])
+async def test_guesses_do_not_keep_out_the_software_that_only_sends(
+    tmp_path: Path, what: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.add(1, "a1")
+        async with calling_from(hub, OTHER) as software:
+            if what == "status":
+                answer = await software.post("u1", *RESERVED)
+            else:
+                answer = await push_rooms(software, entry(DZ), complete=True)
+            assert "<Success/>" in answer.text
+        [contact] = await hub.execute("SELECT * FROM contact")
+        assert contact["called_at"] and not (contact["polled_at"] or contact["acked_at"])
+    async with open_worker(tmp_path) as hub:
+        said = [await log_in(hub, "u1", f"guess {n}", f"192.0.2.{n}") for n in range(110)]
+        assert said[-1] == 429
         assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
 
 

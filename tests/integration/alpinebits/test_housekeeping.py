@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integration.alpinebits.hub import NAMESPACE, Hub, open_hub
 
-from alpinehub.alpinebits import guest_requests
+from alpinehub.alpinebits import contact
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from cordata import StoreUnavailable
 
@@ -99,8 +99,8 @@ async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
         await hub.acknowledge("u2", (14, "a1"), version="2022-10")
         [acked] = await hub.execute("SELECT * FROM contact")
         assert acked["acked_at"] > row["polled_at"] == acked["polled_at"]
-        monkeypatch.setattr(guest_requests, "POLL_NOTED_S", -1.0)
-        guest_requests._polls_noted.clear()
+        monkeypatch.setattr(contact, "POLL_NOTED_S", -1.0)
+        contact._polls_noted.clear()
         await hub.read("u2", "H1")
         [polled] = await hub.execute("SELECT * FROM contact")
         assert polled["polled_at"] > acked["acked_at"] == polled["acked_at"]
@@ -109,7 +109,7 @@ async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
 async def test_poll_is_noted_after_the_clock_was_set_back(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         an_hour_ahead = hub.ctx.now_us() + 3600 * 1_000_000
-        guest_requests._polls_noted[hub.ctx.store] = {(U1, H1): an_hour_ahead}
+        contact._polls_noted[hub.ctx.store] = {(U1, H1): an_hour_ahead}
         await hub.read("u1", "H1")
         assert await hub.one("SELECT polled_at FROM contact") < an_hour_ahead
 

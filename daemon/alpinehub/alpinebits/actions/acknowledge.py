@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
-from alpinehub.alpinebits.guest_requests import STEP, add_history, name_requests, note_contact
+from alpinehub.alpinebits.contact import note_contact
+from alpinehub.alpinebits.guest_requests import STEP, add_history, name_requests
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
 from alpinehub.sql import encode_list

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
+from alpinehub.alpinebits.contact import note_contact
 from alpinehub.alpinebits.document import escape_attribute, tag
 from alpinehub.alpinebits.guest_requests import STEP, add_history
 from alpinehub.alpinebits.moment import moment_us
@@ -102,6 +103,8 @@ async def _record(
         at, _, status = max(stated)
         if at >= (row["hotel_status_at"] or 0):
             await _set(tx, recipient, row, status, at)
+    for hotel_id in sorted({row["hotel_id"] for row in found.values()}):
+        await note_contact(tx, recipient, hotel_id)
     return set(found)
 
 

@@ -272,10 +272,11 @@ CREATE TABLE form (
     UNIQUE (source_id, form_key, shape)
 ){strict};
 
--- The last contact of hotel software, for each hotel that it reads.
+-- The last contact of hotel software, for each hotel that it called about.
 CREATE TABLE contact (
     account_id {bigint} NOT NULL{ REFERENCES account (id)|},
     hotel_id {bigint} NOT NULL{ REFERENCES hotel (id)|},
+    called_at {bigint},                   -- with whatever message
     polled_at {bigint},
     acked_at {bigint},
     network TEXT,                         -- of the client, as wrong passwords are counted (login.py)

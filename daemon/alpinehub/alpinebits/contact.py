@@ -1,0 +1,38 @@
+"""The last contact of an account's software, by hotel: when it called, and from where."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from alpinehub.alpinebits.call import Recipient
+from cordata import Context, Store, Tx
+
+#: Seconds for which another poll of the same account for the same hotel is not recorded.
+POLL_NOTED_S = 30
+#: (account id, hotel id) -> when a poll was recorded, in us since the epoch.
+_polls_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
+
+
+def must_note_poll(ctx: Context, recipient: Recipient, hotel_id: int) -> bool:
+    """Whether a poll is to be recorded; if so, none is for the next POLL_NOTED_S."""
+    noted = _polls_noted.setdefault(ctx.store, {})
+    who, now_us = (recipient.account_id, hotel_id), ctx.now_us()
+    if abs(now_us - noted.get(who, 0)) < POLL_NOTED_S * 1_000_000:  # a clock may be set back
+        return False
+    noted[who] = now_us
+    return True
+
+
+async def note_contact(
+    tx: Tx, recipient: Recipient, hotel_id: int, *, polled: bool = False, acked: bool = False
+) -> None:
+    """Record a client account's last contact about a hotel, in the caller's unit of work."""
+    await tx.write(
+        "contact_note",
+        account_id=recipient.account_id,
+        hotel_id=hotel_id,
+        called_at=tx.now_us,
+        polled_at=tx.now_us if polled else None,
+        acked_at=tx.now_us if acked else None,
+        network=recipient.network or None,
+    )
