@@ -76,9 +76,11 @@ async def set_account_disabled(store: Store, name: str, disabled: bool) -> None:
     """
 
     async def unit(tx: Tx) -> None:
-        await require_account(tx, name)
+        account_id = await require_account(tx, name)
         at = tx.now_us if disabled else None
         await tx.execute("set_account_disabled", name=name, disabled_at=at, now=tx.now_us)
+        if disabled:
+            await tx.execute("contact_forget_networks", account_id=account_id, hotel_id=None)
         await tx.execute("bump_directory")
 
     await store.run(unit)
@@ -106,6 +108,7 @@ async def revoke(store: Store, name: str, hotel: str) -> None:
         account_id, hotel_id = await require_account(tx, name), await require_hotel(tx, hotel)
         if not await tx.execute("revoke_hotel", account_id=account_id, hotel_id=hotel_id):
             raise Unusable(f"account {name!r} does not read hotel {hotel!r}")
+        await tx.execute("contact_forget_networks", account_id=account_id, hotel_id=hotel_id)
         await tx.execute("bump_directory")
 
     await store.run(unit)

@@ -24,3 +24,8 @@ SELECT u.name, c.network FROM contact c JOIN account u ON u.id = c.account_id
 WHERE c.network IS NOT NULL
 GROUP BY u.name, c.network
 ORDER BY max(c.called_at) DESC LIMIT :limit
+
+-- name: contact_forget_networks
+-- Of an account that may no longer call about a hotel; without a hotel, about any.
+UPDATE contact SET network = NULL
+WHERE account_id = :account_id AND hotel_id = coalesce(CAST(:hotel_id AS BIGINT), hotel_id)

@@ -27,7 +27,7 @@ from tests.integration.hub.material import forget_directory
 from tests.unit.alpinebits.free_rooms import DZ
 
 from alpinehub import login
-from alpinehub.accounts import add_account, set_password
+from alpinehub.accounts import add_account, revoke, set_account_disabled, set_password
 
 READ = "OTA_Read:GuestRequests"
 GUESSER, OTHER = "203.0.113.7", "198.51.100.1"
@@ -174,6 +174,21 @@ async def test_guesses_do_not_keep_out_the_software_that_only_sends(
         said = [await log_in(hub, "u1", f"guess {n}", f"192.0.2.{n}") for n in range(110)]
         assert said[-1] == 429
         assert await log_in(hub, "u1", PASSWORD, OTHER) == 200
+
+
+@pytest.mark.usefixtures("each_store")
+async def test_address_is_forgotten_when_the_software_may_no_longer_call(tmp_path: Path) -> None:
+    networks = "SELECT hotel_id, network FROM contact ORDER BY hotel_id"
+    async with open_hub(tmp_path) as hub:
+        await hub.add_account("u2", 1, await hub.add_hotel("H2"))
+        for hotel in ("H1", "H2"):
+            assert await log_in(hub, "u2", PASSWORD, OTHER, hotel) == 200
+        await revoke(hub.ctx.store, "u2", "H1")
+        rows = await hub.execute(networks)
+        assert [row["network"] for row in rows] == [None, OTHER]
+        await set_account_disabled(hub.ctx.store, "u2", True)
+        rows = await hub.execute(networks)
+        assert [row["network"] for row in rows] == [None, None]
 
 
 async def test_guesses_do_not_keep_out_the_software_that_another_worker_let_in(
