@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 from tests.integration.alpinebits.hub import notif_report_rq, read_rq
-from tests.integration.hub.guests import store, submission
+from tests.integration.hub.guests import STAY, store, submission
 from tests.integration.hub.material import Hub, forget_directory, open_hub
 from tests.integration.hub.software import ACKNOWLEDGE, READ, send
-from tests.integration.hub.test_intake import DATA
 
 from alpinehub import accounts
 from alpinehub.hotels import NewHotel, add_hotel
@@ -30,6 +29,7 @@ pytestmark = pytest.mark.usefixtures("each_store")
 HOTELS, USERS, STEPS = ("A", "B"), ("u1", "u2", "u3"), 150
 #: Nothing is said of a stay: from 2022-10 on only.
 LEAD = ReservationData(status="request", email="eva@example.com", newsletter=True)
+DATA = ReservationData(**STAY, email="eva@example.com")
 OLD, NEW = "2018-10", "2024-10"
 _GIVEN = re.compile(r'ResStatus="(\w+)"[^>]*><UniqueID Type="(\d+)" ID="(\w+)"')
 BOOKED = msgspec.structs.replace(

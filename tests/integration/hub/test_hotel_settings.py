@@ -18,10 +18,13 @@ from tests.integration.alpinebits.hotel_data import (
 )
 from tests.integration.alpinebits.hub import open_hub
 from tests.integration.hub.command import Run
+from tests.integration.hub.material import forget_directory
 from tests.integration.hub.stores import on_sqlite
 from tests.unit.alpinebits.free_rooms import CLOSED, DZ, count
 
 from alpinehub.customers.duplicates import merge_duplicates
+from alpinehub.directory import directory_of
+from alpinehub.models import Settings
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
@@ -164,3 +167,25 @@ async def test_settings_that_cannot_be_read_are_not_overwritten(tmp_path: Path, 
             finished = await asyncio.to_thread(run, "hotel", "set", "H1", "--off", "rooms")
             assert finished.returncode == 1 and "cannot be read" in finished.stderr
             assert await hub.one("SELECT settings FROM hotel") == text
+
+
+async def test_settings_are_the_defaults_as_long_as_they_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_hub(tmp_path) as hub:
+
+        async def settings(text: str | None) -> Settings:
+            await hub.execute("UPDATE hotel SET settings = ?", text)
+            await hub.execute("UPDATE directory SET revision = revision + 1")
+            forget_directory(hub.ctx)
+            snapshot = await directory_of(hub.ctx).snapshot()
+            return snapshot.sources_by_hotel["H1"][0].hotel.settings
+
+        assert await settings(None) == Settings()
+        newer = json.dumps({"off": ["deltas", "of a newer program"], "new": {"x": 1}})
+        assert (await settings(newer)).off == {"deltas", "of a newer program"}
+        assert not caplog.records
+        for broken in ("{", "[]", '{"off": 1}'):
+            assert await settings(broken) == Settings()
+            assert "the settings of hotel H1 are not used" in caplog.text
+            caplog.clear()
