@@ -41,6 +41,7 @@ WRITTEN = [
     ("0471 \u2212 123456", "0471123456", False),
     # One number, whatever it is written with.
     ("0471 / 123456", "0471123456", False),
+    ("0471 12.34.56", "0471123456", False),
     ("+43/664/1234567", "+436641234567", False),
     ("+43/0664/1234567", "+4306641234567", False),
     ("089/123456-78", "08912345678", False),
@@ -51,7 +52,7 @@ WRITTEN = [
     # 46 may be another last number, or the end of this one.
     ("0471 12345 / 46", "047112345", True),
 ]
-UNREADABLE = ["ruft mich nicht an", "123", "1" * 21, "12+34567", "ab 0471 123456",
+UNREADABLE = ["ruft mich nicht an", "123", "+", "1" * 21, "12+34567", "ab 0471 123456",
     "0471/123456 0471/123457", "12345 abends", "²²²²²²"]  # fmt: skip
 
 
@@ -85,6 +86,8 @@ async def test_text_that_is_no_number_is_kept_where_an_address_is_known(tmp_path
             assert record["email"] == BOOKING["email"]
             refused = await hub.post({**booking, "external_id": f"r-{at}", "email": None})
             assert (refused.status, refused.fields) == (422, ["phone"])
+            wrong = await hub.post({**booking, "external_id": f"r-{at}", "email": "x"})
+            assert (wrong.status, sorted(wrong.fields)) == (422, ["email", "phone"])
             form = {**FORM, "phone": written}
             form.pop("email")
             await post_form(hub, form)

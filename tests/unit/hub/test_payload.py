@@ -108,29 +108,6 @@ def test_last_value_counts_when_a_key_is_repeated() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "kept"),
-    [
-        ("+39 333 123-4567", "+393331234567"),
-        ("0039 333 1234567", "+393331234567"),
-        ("+49 (0)89 / 123 45", "+498912345"),
-        ("0471 12.34.56", "0471123456"),
-        ("(0471) 123456", "0471123456"),
-        ("+39\u00a0333\u00a01234", "+393331234"),
-    ],
-)
-def test_phone_keeps_its_digits_when_it_is_one(given_: str, kept: str) -> None:
-    assert accept({**REQUEST, "phone": given_}).data.phone == kept
-
-
-@pytest.mark.parametrize("text", ["123", "+", "1" * 21, "12+34567", "a12345"])
-def test_phone_is_refused_when_it_is_none_and_nothing_else_reaches_the_guest(text: str) -> None:
-    assert list(refuse({**REQUEST, "phone": text, "email": None})) == ["phone"]
-    assert sorted(refuse({**REQUEST, "phone": text, "email": "x"})) == ["email", "phone"]
-    data = accept({**REQUEST, "phone": text}).data
-    assert (data.phone, data.extra) == ("", f"phone: {text}")
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "a@b",

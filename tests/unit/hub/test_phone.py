@@ -27,21 +27,3 @@ from alpinehub.customers.phone import e164
 )
 def test_number_is_told_with_its_country(number: str, region: str, expected: str | None) -> None:
     assert e164(number, region) == expected
-
-
-@pytest.mark.parametrize(
-    ("number", "country", "expected"),
-    [
-        ("01711234567", "DE", "+491711234567"),
-        ("0791234567", "CH", "+41791234567"),
-        ("0471123456", "CH", "+390471123456"),  # there is no such number in Switzerland
-        ("3331234567", "", "+393331234567"),
-        ("3331234567", "AQ", "+393331234567"),  # a country without numbers
-        ("+43512123456", "DE", "+43512123456"),
-        ("00491711234567", "AT", "+491711234567"),
-    ],
-)
-def test_national_number_is_of_the_guests_country_first(
-    number: str, country: str, expected: str
-) -> None:
-    assert e164(number, "IT", country) == expected
