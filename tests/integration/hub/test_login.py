@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,17 +13,14 @@ from tests.integration.hub.material import BOOKING, SECRET, open_hub
 from tests.waiting import until_async
 
 from alpinehub import login
-from alpinehub.accounts import add_account, grant, revoke, set_account_disabled, set_password
+from alpinehub.accounts import add_account, revoke, set_account_disabled, set_password
 from alpinehub.directory import TRUST_S
 from alpinehub.hotels import NewHotel, Unusable, add_hotel, set_hotel_disabled
 from alpinehub.login import authenticate
 from alpinehub.passwords import verify_password
 from alpinehub.sources import add_source, set_secret, set_source_disabled
-from cordata import Tx
 
 on_each_store = pytest.mark.usefixtures("each_store")
-#: How a version goes out.
-HOW = {"rendered": "2024-10/1", "client_id": None, "still_waiting": 0}
 #: What is promised: a change counts in every worker within two seconds.
 PROMISED_S = 2.0
 
@@ -181,32 +177,6 @@ async def test_change_of_a_source_counts_in_another_process_within_promise(
         await within_promise(lambda: answers(200, "rotated"))
         await set_hotel_disabled(other.ctx.store, "DEMO", True)
         await within_promise(lambda: answers(401, "rotated"))
-
-
-@on_each_store
-async def test_grant_delivers_what_nobody_acknowledged_when_user_is_new(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        store = hub.ctx.store
-        first = (await hub.post(BOOKING)).id
-        second = (await hub.post({**BOOKING, "external_id": "n-2"})).id
-
-        async def acknowledge(tx: Tx) -> None:
-            sent, accepted = json.dumps([[first, 1, 14]]), json.dumps([[14, first]])
-            await tx.execute("delivery_mark_sent", account_id=1, sent=sent, **HOW, now_us=tx.now_us)
-            await tx.fetch_all(
-                "delivery_acknowledge", account_id=1, accepted=accepted, now_us=tx.now_us
-            )
-
-        await store.run(acknowledge)
-        await add_account(store, "late", "late", ["DEMO"])
-        waiting = "SELECT d.reservation_id FROM delivery d JOIN account u ON u.id = d.account_id"
-        waiting += " WHERE u.name = 'late' AND d.waiting = 1"
-        assert [r["reservation_id"] for r in await hub.rows(waiting)] == [second]
-        await revoke(store, "late", "DEMO")
-        third = (await hub.post({**BOOKING, "external_id": "n-3"})).id
-        await grant(store, "late", "DEMO")
-        await grant(store, "late", "DEMO")
-        assert sorted(r["reservation_id"] for r in await hub.rows(waiting)) == [second, third]
 
 
 @on_each_store

@@ -183,9 +183,13 @@ async def test_account_from_now_on_is_given_what_comes(tmp_path: Path, run: Run)
         assert await selected(hub, "late") == [old, new]
 
 
-async def test_hotel_from_now_on_is_granted(tmp_path: Path, run: Run) -> None:
+async def test_grant_is_of_what_comes_or_of_all_that_nobody_has_acknowledged(
+    tmp_path: Path, run: Run
+) -> None:
     async with open_hub(tmp_path) as hub:
         await book(hub, 1)
+        await take(hub)
+        unacknowledged = await book(hub, 2)
         await add_account(hub.ctx.store, "late", "demo", [])
         done = await asyncio.to_thread(run, "account", "grant", "late", "DEMO", "--from-now")
         assert done.returncode == 0, done.stderr
@@ -193,9 +197,13 @@ async def test_hotel_from_now_on_is_granted(tmp_path: Path, run: Run) -> None:
         assert await waiting(hub, user="late") == []
         assert await selected(hub, "late") == []
         await revoke(hub.ctx.store, "late", "DEMO")
-        await grant(hub.ctx.store, "late", "DEMO")
+        meanwhile = await book(hub, 3)
+        for _ in range(2):
+            await grant(hub.ctx.store, "late", "DEMO")
         forget_directory(hub.ctx)
-        assert await polled(hub, "late") == ["Reserved"]
+        # What another account has acknowledged is not for one that comes later.
+        waits = [unique_id for *_, unique_id in await waiting(hub, user="late")]
+        assert waits == [unacknowledged, meanwhile]
 
 
 # As what it is given.
