@@ -112,21 +112,6 @@ async def test_one_user_of_two_hotels_reads_each_and_acknowledges_both_at_once(
         assert await hub.read("chain", "H1") == await hub.read("chain", "H2") == []
 
 
-async def test_change_is_delivered_again_when_the_version_before_was_acknowledged(
-    tmp_path: Path,
-) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1", "reservation", **BOOKED)
-        await hub.read("u1", "H1")
-        await hub.acknowledge("u1", (14, "a1"))
-        await hub.add(H1, "a1", "reservation", **(BOOKED | {"adults": 3}))
-        assert await hub.read_all("u1", "H1") == [("14", "a1", "Modify")]
-        await hub.add(H1, "a1", "cancelled")
-        assert await hub.read_all("u1", "H1") == [("15", "a1", "Cancelled")]
-        assert await hub.acknowledge("u1", (15, "a1")) == []
-        assert await hub.read("u1", "H1") == []
-
-
 async def test_version_that_was_never_sent_is_never_acknowledged(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add(H1, "a1")
@@ -139,20 +124,6 @@ async def test_version_that_was_never_sent_is_never_acknowledged(tmp_path: Path)
         assert sent["acked_at"] is not None
         assert (unsent["acked_at"], unsent["waiting"]) == (None, 1)
         assert await hub.read("u1", "H1") == ["a1"]
-
-
-async def test_acknowledgement_of_the_original_leaves_its_cancellation_waiting(
-    tmp_path: Path,
-) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1")
-        await hub.read("u1", "H1")
-        await hub.add(H1, "a1", "cancelled")
-        await hub.read("u1", "H1")
-        assert await hub.acknowledge("u1", (14, "a1")) == []
-        assert await hub.read_all("u1", "H1") == [("15", "a1", "Cancelled")]
-        assert await hub.acknowledge("u1", (15, "a1"), (14, "a1")) == []
-        assert await hub.read("u1", "H1") == []
 
 
 async def test_acknowledgement_may_be_repeated(tmp_path: Path) -> None:
