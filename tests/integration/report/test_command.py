@@ -32,7 +32,8 @@ def test_command_shows_the_report_in_each_format_and_sends_nothing(tmp_path: Pat
         "<!DOCTYPE html>"
     )
     told = json.loads(report(tmp_path, "--hotel", "H1", "--format", "json").stdout)
-    assert (told["requests"], told["hotel"]["code"]) == (1, "H1")
+    assert (told["requests"], told["hotel"]["code"], told["day"]) == (1, "H1", "2024-01-02")
+    assert [(one["account"], one["count"]) for one in told["waiting"]] == [("u1", 1)]
 
 
 def test_command_shows_all_hotels(tmp_path: Path) -> None:
@@ -40,7 +41,7 @@ def test_command_shows_all_hotels(tmp_path: Path) -> None:
     assert "Eingegangen: 1" in report(tmp_path, "--portfolio").stdout
     assert report(tmp_path, "--portfolio", "--format", "html").stdout.startswith("<!DOCTYPE html>")
     told = json.loads(report(tmp_path, "--portfolio", "--format", "json").stdout)
-    assert told["hotels"][0]["code"] == "H1"
+    assert [(one["code"], one["stale"]) for one in told["hotels"]] == [("H1", True)]
     assert report(tmp_path, "--portfolio", "--hotel", "H1").exit_code == 2
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -13,7 +12,7 @@ from tests.unit.report.golden import HOSTILE, check_golden, check_harmless
 from alpinehub.report.day import day_bounds
 from alpinehub.report.figures import DayCount
 from alpinehub.report.portfolio import Portfolio, PortfolioHotel, own_day, write_portfolio
-from alpinehub.report.writing import plain, to_json
+from alpinehub.report.writing import plain
 from cordata import to_us
 
 WELL = PortfolioHotel(
@@ -104,9 +103,3 @@ def test_summary_of_no_hotels_is_whole() -> None:
     report = write_portfolio(dataclasses.replace(FLEET, hotels=(), days=()))
     assert "Hotels: 0" in report.text
     assert "<svg" not in report.html
-
-
-def test_json_holds_every_figure() -> None:
-    told = json.loads(to_json(FLEET))
-    assert [hotel["code"] for hotel in told["hotels"]] == ["HIRSCH", "EDELW"]
-    assert told["hotels"][0]["stale"] is True
