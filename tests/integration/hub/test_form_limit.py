@@ -125,6 +125,7 @@ async def test_sources_with_a_secret_have_no_limit(tmp_path: Path) -> None:
 async def test_nothing_is_kept_of_a_honeypot_hit_but_a_count(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         good = await post_form(hub)
+        assert good.status == 200 and b"Eva" not in good.body
         events = await hub.one("SELECT count(*) FROM event")
         for text in ("http://spam.example", "x" * 100_000):
             trapped = await post_form(hub, {**FORM, "website_url": text})

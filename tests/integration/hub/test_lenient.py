@@ -157,20 +157,6 @@ async def test_field_user_email_is_the_email(tmp_path: Path) -> None:
 
 
 @on_each_store
-async def test_form_of_a_robot_is_answered_like_any_and_not_kept(tmp_path: Path) -> None:
-    async with open_lenient(tmp_path) as hub:
-        good = await post_form(hub)
-        assert good.status == 200 and good.headers[b"content-type"].startswith(b"text/html")
-        assert b"Danke" in good.body and b"Eva" not in good.body
-        trapped = await post_form(hub, {**FORM, "website_url": "http://spam.example"})
-        assert (trapped.status, trapped.body) == (good.status, good.body)
-        await hub.handle_events()
-        rows = await hub.rows("SELECT state, outcome FROM inbox ORDER BY id")
-        assert [(r["state"], r["outcome"]) for r in rows] == [("mapped", "new")]
-        assert (await data(hub))["departure"] == "2027-02-08"
-
-
-@on_each_store
 async def test_form_sent_twice_is_one_request_and_a_later_one_another(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         for _ in range(2):

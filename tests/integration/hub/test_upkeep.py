@@ -18,7 +18,6 @@ from tests.integration.store.parts import fill, needs_root, small_disk, use_up
 from tests.waiting import until_async
 
 from alpinehub import counts, demo
-from alpinehub.app import app
 from alpinehub.customers import duplicates
 from alpinehub.report.job import read_report
 from alpinehub.sources import add_source, set_secret
@@ -239,10 +238,6 @@ async def test_demo_is_made_once_and_left_alone(tmp_path: Path) -> None:
         assert not await demo.set_up(hub.ctx)
         answer = await hub.post(BOOKING, headers={"x-webhook-secret": "demo"})
         assert answer.status == 200
-
-
-def test_app_registers_what_the_primary_keeps_up() -> None:
-    assert "fold_counts" in [task.name for task in app.periodics]
 
 
 @on_each_store
