@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from lxml import etree
 from tests.integration.alpinebits import material
 
 from alpinehub.alpinebits.action import announce
@@ -97,8 +98,6 @@ def test_ping_answer_is_valid_and_echoes_when_asked_with_a_sample(
 
 
 def read_ping_answer(document: bytes) -> str:
-    from lxml import etree
-
     return etree.fromstring(document)[-1].text or ""
 
 

@@ -4,6 +4,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,8 +83,6 @@ def record(
 
 
 def changed(data: ReservationData, **fields: Any) -> ReservationData:
-    import msgspec
-
     return msgspec.structs.replace(data, **fields)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import gzip
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.models import Account
-from cordata import request_id
+from cordata import StoreUnavailable, request_id
 
 URL = "/api/alpinebits"
 VERSION_HEADER = "X-AlpineBits-ClientProtocolVersion"
@@ -70,8 +71,6 @@ async def test_credentials_are_asked_for_when_missing_wrong_or_malformed(tmp_pat
 
 
 async def test_password_is_taken_when_it_is_latin1(tmp_path: Path) -> None:
-    import base64
-
     async with open_hub(tmp_path) as hub:
         token = base64.b64encode(f"u1:{PASSWORD}".encode("latin-1")).decode()
         response = await send(hub, body(), auth=None, Authorization=f"basic  {token}")
@@ -321,8 +320,6 @@ async def test_store_that_is_away_is_told_with_a_time_to_try_again(tmp_path: Pat
         await hub.add(1, "a1")
 
         async def away(unit: object) -> object:
-            from cordata import StoreUnavailable
-
             raise StoreUnavailable("disk", retry_after_s=7)
 
         store = hub.ctx.store

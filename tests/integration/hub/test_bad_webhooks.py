@@ -23,6 +23,8 @@ from tests.integration.hub.lenient import (
 from tests.integration.hub.material import Answer, Hub
 from tests.integration.hub.served import client_of
 
+from alpinehub.inbox import forms
+
 on_each_store = pytest.mark.usefixtures("each_store")
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "webhook"
 _TABLES = (
@@ -184,8 +186,6 @@ async def test_lead_is_not_lost_for_a_number_that_python_does_not_read(
 async def test_table_of_forms_does_not_grow_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alpinehub.inbox import forms
-
     monkeypatch.setattr(forms, "MAX_SHAPES", 3)
     monkeypatch.setattr(forms, "MAX_OF_SOURCE", 5)
     async with open_lenient(tmp_path) as hub:

@@ -15,7 +15,9 @@ from tests.integration.hub.lenient import open_lenient, post_form, post_wix, wix
 from tests.integration.hub.material import BOOKING, open_hub
 from tests.servers import fork_server
 
+from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.login import authenticate
+from alpinehub.sources import add_source
 
 
 @pytest.mark.usefixtures("each_store")
@@ -73,8 +75,6 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
 async def test_command_says_what_to_do_when_it_fails(
     tmp_path: Path, run: Run, words: tuple[str, ...], code: int, said: str
 ) -> None:
-    from alpinehub.hotels import NewHotel, add_hotel
-
     async with open_hub(tmp_path, seed=False) as hub:
         await add_hotel(hub.ctx.store, NewHotel(code="ROSE", name="Rosé"))
         finished = await asyncio.to_thread(run, *words)
@@ -194,9 +194,6 @@ async def test_submission_of_any_text_is_shown_and_exported_as_json(
 @pytest.mark.usefixtures("each_store")
 async def test_command_acts_on_a_person_at_the_hotels_it_names(tmp_path: Path, run: Run) -> None:
     """Each hotel is a controller of its own: nobody else's data goes with a person's."""
-    from alpinehub.hotels import NewHotel, add_hotel
-    from alpinehub.sources import add_source
-
     async with open_hub(tmp_path) as hub:
         await add_hotel(hub.ctx.store, NewHotel(code="ROSE", name="Rosé"))
         await add_source(hub.ctx, "ROSE", "generic", "web", "rose-secret")

@@ -26,6 +26,7 @@ from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.rules.acknowledgement import Acknowledgement
+from alpinehub.customers import erasure
 from alpinehub.customers.erasure import Erased, Reason, anonymous, erase
 from alpinehub.customers.export import export
 from alpinehub.customers.search import find
@@ -221,8 +222,6 @@ async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits
     tmp_path: Path,
 ) -> None:
     """He writes after it was asked what waits, and before his requests are held."""
-    from alpinehub.customers import erasure
-
     async with open_hub(tmp_path) as hub:
         await write(hub, email=EMAIL, message="Plantedmessage")
         [known] = await find(hub.ctx.store, email=EMAIL)
@@ -237,8 +236,6 @@ async def test_request_that_comes_before_the_locks_is_not_emptied_while_it_waits
 async def test_erasing_goes_on_where_it_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alpinehub.customers import erasure
-
     monkeypatch.setattr(erasure, "STEP", 2)
     async with open_hub(tmp_path) as hub:
         for number in range(5):
@@ -257,8 +254,6 @@ async def test_erasing_goes_on_where_it_was_stopped(
 async def test_all_that_was_erased_is_told_when_a_request_comes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alpinehub.customers import erasure
-
     async with open_hub(tmp_path) as hub:
         await plant(hub)
         late = [EMAIL]

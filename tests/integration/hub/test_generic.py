@@ -14,6 +14,8 @@ from tests.integration.hub.served import client_of
 
 from alpinehub.app import check_secrets
 from alpinehub.asgi import Reply
+from alpinehub.webhooks.endpoint import WebhookRequest, Webhooks
+from cordata import StoreUnavailable
 from cordata.vault import Vault
 
 on_each_store = pytest.mark.usefixtures("each_store")
@@ -289,9 +291,6 @@ async def test_missing_master_key_is_a_503_and_said_at_start(
 
 
 async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path) -> None:
-    from alpinehub.webhooks.endpoint import Webhooks
-    from cordata import StoreUnavailable
-
     async def failing(call: object) -> Reply:
         raise StoreUnavailable("the disk is full", retry_after_s=7)
 
@@ -306,8 +305,6 @@ async def test_store_that_cannot_write_is_a_503_with_retry_after(tmp_path: Path)
 async def test_endpoint_takes_all_paths_below_its_name_when_that_ends_with_a_slash(
     tmp_path: Path,
 ) -> None:
-    from alpinehub.webhooks.endpoint import WebhookRequest, Webhooks
-
     async def below(request: WebhookRequest) -> Reply:
         return Reply(200, json.dumps(["below", request.rest]).encode())
 

@@ -21,6 +21,16 @@ from tests.integration.hub.lenient import (
     post_wix,
     wix,
 )
+from tests.raw import raw
+
+from alpinehub.hotels import Unusable
+from alpinehub.inbox import actions, listing
+from alpinehub.inbox.actions import change_mapping, reprocess
+from alpinehub.inbox.listing import InboxFilter, list_inbox, require_row
+from alpinehub.inbox.processing import settle
+from alpinehub.report.job import read_report
+from alpinehub.sources import set_options
+from alpinehub.webhooks.fields import FieldMapping, decode
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
@@ -83,9 +93,6 @@ async def test_submission_leaves_review_when_its_mapping_is_mended(
 
 @on_each_store
 async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -> None:
-    from alpinehub.inbox.actions import change_mapping, reprocess
-    from alpinehub.webhooks.fields import FieldMapping, decode
-
     def as_suite(before: FieldMapping) -> FieldMapping:
         return decode(b'{"values": {"room_type": {"*": "SUITE"}}, "defaults": {"adults": "2"}}')
 
@@ -117,9 +124,6 @@ async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -
 async def test_submissions_are_counted_when_they_are_settled_and_not_when_they_are_forced(
     tmp_path: Path,
 ) -> None:
-    from alpinehub.inbox.actions import reprocess
-    from alpinehub.report.job import read_report
-
     async with open_lenient(tmp_path) as hub:
         for number in (1, 1, 2):
             await post_wix(hub, wix(submissionId=f"s-{number}"))
@@ -137,9 +141,6 @@ async def test_submissions_are_counted_when_they_are_settled_and_not_when_they_a
 async def test_submission_that_waited_in_review_does_not_undo_what_came_later(
     tmp_path: Path,
 ) -> None:
-    from alpinehub.inbox.actions import change_mapping, reprocess
-    from alpinehub.webhooks.fields import FieldMapping, decode
-
     def by_key(before: FieldMapping) -> FieldMapping:
         return decode(
             b'{"fields": {"arrival": ["field:date_picker_a7c8"], '
@@ -196,11 +197,6 @@ async def test_operator_accepts_a_stay_that_is_past_or_very_long_and_nothing_els
 async def test_accept_fails_when_the_submission_became_spam_or_was_rejected_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alpinehub.hotels import Unusable
-    from alpinehub.inbox import actions
-    from alpinehub.inbox.processing import settle
-    from alpinehub.sources import set_options
-
     async with open_lenient(tmp_path) as hub:
         past = {"arrival": "2020-02-01", "departure": "2020-02-08"}
         await post_form(hub, FORM | past)
@@ -240,10 +236,6 @@ async def test_accept_says_so_when_a_later_submission_changed_the_request(
 async def test_reject_leaves_alone_what_was_settled_a_moment_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alpinehub.hotels import Unusable
-    from alpinehub.inbox import actions
-    from alpinehub.inbox.listing import require_row
-
     async def before(tx: Any, inbox_id: int) -> Any:
         return {**await require_row(tx, inbox_id), "state": "review"}
 
@@ -260,13 +252,10 @@ async def test_reject_leaves_alone_what_was_settled_a_moment_before(
 
 @on_each_store
 async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path) -> None:
-    from alpinehub.inbox.listing import InboxFilter, list_inbox
-
     async with open_lenient(tmp_path) as hub:
         await post_google(hub)
         await post_wix(hub, body=b"[]")
         await hub.handle_events()
-        from tests.raw import raw
 
         async def hold(tx: Any) -> None:
             await raw(
@@ -298,9 +287,6 @@ async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path
 async def test_list_comes_in_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
 ) -> None:
-    from alpinehub.inbox import listing
-    from alpinehub.inbox.listing import InboxFilter, list_inbox
-
     monkeypatch.setattr(listing, "_WINDOW", window)
 
     async with open_lenient(tmp_path) as hub:
@@ -351,12 +337,6 @@ async def test_changed_form_is_told_by_what_its_fields_mean_and_never_in_the_sen
 
 
 async def test_mapping_that_cannot_be_read_is_shown_to_be_the_sources(tmp_path: Path) -> None:
-    from tests.raw import raw
-
-    from alpinehub.hotels import Unusable
-    from alpinehub.inbox.actions import change_mapping
-    from alpinehub.webhooks.fields import FieldMapping
-
     async with open_lenient(tmp_path) as hub:
         await hub.ctx.run(lambda tx: raw(tx, "UPDATE source SET mapping = '{\"of_tomorrow\": 1}'"))
         with pytest.raises(Unusable, match="unknown field `of_tomorrow`") as told:
@@ -366,9 +346,6 @@ async def test_mapping_that_cannot_be_read_is_shown_to_be_the_sources(tmp_path: 
 
 @on_each_store
 async def test_field_of_a_mapping_that_is_gone_is_found_by_its_prefix(tmp_path: Path) -> None:
-    from alpinehub.inbox.actions import change_mapping
-    from alpinehub.webhooks.fields import FieldMapping, decode
-
     def by_key(before: FieldMapping) -> FieldMapping:
         return decode(
             json.dumps(

@@ -23,7 +23,9 @@ from tests.integration.hub.lenient import (
 )
 from tests.integration.hub.material import open_hub
 
+from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.inbox.processing import settle
+from alpinehub.sources import add_source
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
@@ -243,9 +245,6 @@ async def test_google_lead_with_another_key_is_refused(tmp_path: Path, key: obje
 
 
 async def test_one_key_for_two_hotels_is_told_apart_by_the_path(tmp_path: Path) -> None:
-    from alpinehub.hotels import NewHotel, add_hotel
-    from alpinehub.sources import add_source
-
     async with open_lenient(tmp_path) as hub:
         await add_hotel(hub.ctx.store, NewHotel(code="A/B", name="Hotel A/B", language="it"))
         await add_source(hub.ctx, "A/B", "google", "ads", GOOGLE_KEY)
@@ -300,9 +299,6 @@ async def test_form_is_answered_in_the_language_of_whoever_sent_it(
 
 
 async def test_thanks_hold_the_name_of_the_hotel_as_text(tmp_path: Path) -> None:
-    from alpinehub.hotels import NewHotel, add_hotel
-    from alpinehub.sources import add_source
-
     async with open_lenient(tmp_path) as hub:
         name = '<script>alert("x")</script> & {hotel}'
         await add_hotel(hub.ctx.store, NewHotel(code="X", name=name))

@@ -17,10 +17,12 @@ from tests.integration.hub.lenient import (
     PATH_SECRET,
     WIX,
     open_lenient,
+    post_form,
     post_google,
 )
 from tests.integration.hub.material import BOOKING, SECRET, Hub, forget_directory
 from tests.integration.hub.stores import on_sqlite
+from tests.raw import raw
 
 from alpinehub.accounts import set_password
 from alpinehub.hotels import NewHotel, Unusable, add_hotel
@@ -98,8 +100,6 @@ async def test_old_password_is_taken_until_its_time_is_over(tmp_path: Path) -> N
 
 
 async def test_options_of_a_form_keep_what_a_newer_program_wrote(tmp_path: Path) -> None:
-    from tests.raw import raw
-
     async with open_lenient(tmp_path, now=None) as hub:
         await hub.ctx.run(
             lambda tx: raw(tx, """UPDATE source SET options = '{"of_tomorrow": 1}'""")
@@ -117,8 +117,6 @@ async def test_options_of_a_form_keep_what_a_newer_program_wrote(tmp_path: Path)
         with pytest.raises(Unusable, match="no options"):
             await set_options(hub.ctx.store, "DEMO", "wix", {"honeypot": "x"})
         forget_directory(hub.ctx)
-        from tests.integration.hub.lenient import post_form
-
         answer = await post_form(hub)
         assert (answer.status, answer.body) == (303, b"")
         assert answer.headers[b"location"] == b"https://x.example/danke"

@@ -24,6 +24,7 @@ from tests.integration.hub.lenient import (
 from tests.integration.hub.material import open_hub
 from tests.raw import raw
 
+from alpinehub.hotels import set_hotel_disabled
 from alpinehub.inbox import processing
 from alpinehub.webhooks import interpretation
 from cordata import Tx
@@ -184,8 +185,6 @@ async def test_same_submission_sent_twice_at_once_is_one_request(tmp_path: Path)
 
 @on_each_store
 async def test_submission_of_a_disabled_source_is_not_lost(tmp_path: Path) -> None:
-    from alpinehub.hotels import set_hotel_disabled
-
     async with open_lenient(tmp_path) as hub:
         await post_wix(hub)
         await set_hotel_disabled(hub.ctx.store, "DEMO", True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from time import thread_time
 from typing import Any
 from urllib.parse import urlencode
 
@@ -235,8 +236,6 @@ def test_any_google_lead_is_mapped_or_in_review(
 def test_any_form_is_mapped_or_in_review(
     pairs: list[tuple[str, str]], multipart: bool, mapping: FieldMapping
 ) -> None:
-    from urllib.parse import urlencode
-
     if multipart:
         parts = "".join(
             f'--XX\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
@@ -284,8 +283,6 @@ def test_any_bytes_are_something(body: bytes, kind: str, content_type: str) -> N
     ],
 )
 def test_hostile_body_is_judged_at_once(body: bytes) -> None:
-    from time import thread_time
-
     began = thread_time()  # not the time of others
     judge(read("wix", body))
     assert thread_time() - began < 1
