@@ -5,7 +5,6 @@ https://chromedevtools.github.io/devtools-protocol/
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -150,8 +149,3 @@ class Chromium:
     def write(self, text: str) -> None:
         """Type a text into what has the focus."""
         self.call("Input.insertText", text=text)
-
-    def screenshot(self, *, whole: bool = True) -> bytes:
-        """A PNG of the page, also of what is below the window."""
-        shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        return base64.b64decode(shot["data"])

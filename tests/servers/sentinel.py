@@ -95,12 +95,6 @@ class Sentinel:
         """Host and port of each."""
         return [("127.0.0.1", server.port) for server in self.servers]
 
-    def master_address(self) -> tuple[str, int]:
-        """Who is master now, as the first running Sentinel says."""
-        server = next(server for server in self.servers if server.running)
-        host, port = server.execute("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service)
-        return str(host), int(port)
-
     def wait_for_master(self, server: RedisServer, *, timeout_s: float = 120.0) -> None:
         """Wait until `server` is the master, by its own word and that of every Sentinel.
 

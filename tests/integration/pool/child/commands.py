@@ -254,10 +254,6 @@ def speak(payload: Any, session: Any) -> None:
     logging.getLogger("shop.pdf").debug("not logged")
 
 
-def speak_raw(payload: Any, session: Any) -> None:
-    os.write(1, b"raw\n")
-
-
 def die(payload: Any, session: Any) -> None:
     print("last words")
     if payload == "exit":
