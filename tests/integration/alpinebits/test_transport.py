@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import zlib
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -112,13 +113,15 @@ async def test_request_is_taken_as_field_file_and_urlencoded(tmp_path: Path) -> 
         given = {VERSION_HEADER: "2024-10", "X-AlpineBits-ClientID": "tester"}
         for kind in (
             {"files": {"action": (None, READ), "request": (None, read_rq("H1"))}},
-            {"files": {"action": (None, READ), "request": file}},
+            {"files": {"other": (None, "1"), "action": (None, READ), "request": file}},
             {"files": {"request": file}, "data": {"action": READ}},
             {"data": {"action": READ, "request": read_rq("H1")}},
         ):
             response = await hub.client.post(URL, headers=given, auth=AUTH, **kind)
             assert response.status_code == 200, response.text
             assert b'ID="a1"' in response.content
+        quoted = 'Multipart/Form-Data; charset=utf-8; Boundary="B"'
+        assert b'ID="a1"' in (await send(hub, body(), quoted)).content
 
 
 async def test_other_methods_and_paths_are_refused_in_the_form_of_the_protocol(
@@ -134,12 +137,24 @@ async def test_other_methods_and_paths_are_refused_in_the_form_of_the_protocol(
 
 
 async def test_body_that_is_no_form_is_refused(tmp_path: Path) -> None:
+    part, end = b'--B\r\nContent-Disposition: form-data; name="action"\r\n\r\nx\r\n', b"--B--\r\n"
     async with open_hub(tmp_path) as hub:
-        assert_error(await send(hub, read_rq("H1").encode(), "text/xml"), 415)
-        assert_error(await send(hub, b"", ""), 415)
-        assert_error(await send(hub, body()[:-5]), 400)
-        assert_error(await send(hub, body(), "multipart/form-data; boundary=other"), 400)
-        assert_error(await send(hub, body(), "multipart/form-data"), 400)
+        for kind in ("", "text/xml", "application/json", "multipart/mixed"):
+            assert_error(await send(hub, body(), kind), 415)
+        for boundary in ("", "; boundary=", "; boundary=other", f"; boundary={'x' * 300}"):
+            assert_error(await send(hub, body(), f"multipart/form-data{boundary}"), 400)
+        for broken in (
+            b"",
+            body()[:-5],
+            part * 2 + end,
+            b"".join(part.replace(b"action", b"f%d" % at) for at in range(50)) + end,
+            part.replace(b'; name="action"', b"") + end,
+            part.replace(b"Content-Disposition: form-data", b"Bad Header: x") + end,
+            part.replace(b'"action"', b'"action"\r\nX-Long: ' + b"y" * 9000) + end,
+        ):
+            assert_error(await send(hub, broken), 400)
+        for pairs in (b"&".join([b"a=1"] * 1000), b"action=1&action=2"):
+            assert_error(await send(hub, pairs, "application/x-www-form-urlencoded"), 400)
         only_action = body().split(b'--B\r\nContent-Disposition: form-data; name="request"')[0]
         assert_error(await send(hub, only_action + b"--B--\r\n"), 400, "the field request")
 
@@ -148,13 +163,16 @@ async def test_body_may_be_packed(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add(1, "a1")
         packed = gzip.compress(body())
-        response = await send(hub, packed, Content_Encoding="gzip")
-        assert b'ID="a1"' in response.content
-        assert_error(await send(hub, packed[:-9], Content_Encoding="gzip"), 400)
-        assert_error(await send(hub, body(), Content_Encoding="gzip"), 400)
-        assert_error(await send(hub, body(), Content_Encoding="br"), 415)
-        bomb = gzip.compress(b"\0" * 50_000_000)
-        assert_error(await send(hub, bomb, Content_Encoding="gzip"), 413)
+        for encoding, sent in (("gzip", packed), ("GZIP", packed), ("identity", body())):
+            response = await send(hub, sent, Content_Encoding=encoding)
+            assert b'ID="a1"' in response.content
+        for broken in (b"", body(), packed[:-9], packed + b"y", zlib.compress(body())):
+            assert_error(await send(hub, broken, Content_Encoding="gzip"), 400)
+        for encoding in ("br", "deflate", "gzip, gzip"):
+            assert_error(await send(hub, packed, Content_Encoding=encoding), 415)
+        for size in (MAX_BODY_BYTES + 1, 50_000_000):
+            bomb = gzip.compress(b"\0" * size)
+            assert_error(await send(hub, bomb, Content_Encoding="gzip"), 413)
 
 
 async def test_body_that_is_large_only_when_it_is_unpacked_waits_its_turn(tmp_path: Path) -> None:
