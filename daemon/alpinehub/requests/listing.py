@@ -75,11 +75,7 @@ class Page:
 
 async def list_requests(store: Store, wanted: RequestFilter) -> Page:
     """A page of a list. Raises: Unusable, StoreUnavailable."""
-
-    async def look(tx: Tx) -> Page:
-        return await _list(tx, wanted)
-
-    return await store.read(look)
+    return await store.read(lambda tx: _list(tx, wanted))
 
 
 async def _list(tx: Tx, wanted: RequestFilter) -> Page:

@@ -85,7 +85,8 @@ OF_KIND: Mapping[str, FieldMapping] = {
     "form": FieldMapping(defaults={"adults": "2"}),
     "google": FieldMapping(defaults={"adults": "2"}, without_stay="lead"),
 }
-_decode = msgspec.json.Decoder(FieldMapping).decode
+#: The mapping in a JSON text. Raises: msgspec.DecodeError.
+decode = msgspec.json.Decoder(FieldMapping).decode
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -94,14 +95,9 @@ def encode(mapping: FieldMapping) -> str:
     return _encode(mapping).decode()
 
 
-def decode(text: str | bytes) -> FieldMapping:
-    """The mapping in a JSON text. Raises: msgspec.DecodeError."""
-    return _decode(text)
-
-
 def of_source(kind: str, text: str | None) -> FieldMapping:
     """The mapping of a source as it is stored. Raises: msgspec.DecodeError."""
-    return OF_KIND.get(kind, FieldMapping()) if text is None else _decode(text)
+    return OF_KIND.get(kind, FieldMapping()) if text is None else decode(text)
 
 
 def problems_of(mapping: FieldMapping) -> list[str]:

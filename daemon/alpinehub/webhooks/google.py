@@ -76,11 +76,7 @@ def _answers(columns: object) -> list[FormField]:
     if not isinstance(columns, list):
         return []
     check_count(len(columns))
-    found: list[FormField] = []
-    for column in columns:
-        if isinstance(column, dict):
-            found.append(_answer(column))
-    return found
+    return [_answer(column) for column in columns if isinstance(column, dict)]
 
 
 def _answer(column: dict[str, Any]) -> FormField:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from alpinehub.asgi import Reply
@@ -142,9 +143,9 @@ def _external_id(data: Mapping[str, Any]) -> str | None:
 
 
 def _utm(data: Mapping[str, Any]) -> dict[str, str]:
-    found = {
-        name[4:]: line(text_of(value))[:1024]
+    found = (
+        (name[4:], text)
         for name, value in data.items()
-        if _UTM.fullmatch(name)
-    }
-    return dict(list({k: v for k, v in found.items() if v}.items())[:20])
+        if _UTM.fullmatch(name) and (text := line(text_of(value))[:1024])
+    )
+    return dict(islice(found, 20))
