@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,6 @@ on_each_store = pytest.mark.usefixtures("each_store")
 GUEST = {"name": "Eva Muster", "email": "eva@example.com"}
 STAY = {"arrival": "2027-02-01", "departure": "2027-02-08"}
 BOTH_DAYS = ["ambiguous:arrival", "ambiguous:departure"]
-
-
-@asynccontextmanager
-async def opened(directory: Path) -> AsyncIterator[Hub]:
-    async with open_lenient(directory, form_per_minute=0) as hub:
-        yield hub
 
 
 async def became(hub: Hub, fields: Mapping[str, str]) -> dict[str, Any] | list[str]:
@@ -97,7 +90,7 @@ DAYS: list[tuple[dict[str, str], tuple[str, str] | list[str]]] = [
 
 @on_each_store
 async def test_day_that_could_be_another_is_in_review(tmp_path: Path) -> None:
-    async with opened(tmp_path) as hub:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
         for fields, expected in DAYS:
             found = await became(hub, fields)
             if isinstance(found, dict):
@@ -111,7 +104,7 @@ async def test_day_is_read_as_the_operator_says(tmp_path: Path) -> None:
     def american(before: FieldMapping) -> FieldMapping:
         return decode(b'{"date_order": "mdy", "defaults": {"adults": "2"}}')
 
-    async with opened(tmp_path) as hub:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
         assert await became(hub, days("02/01/2027", "02/08/2027")) == BOTH_DAYS
         await change_mapping(hub.ctx.store, "DEMO", "form", american)
         found = await became(hub, days("02/01/2027", "02/09/2027"))
@@ -138,7 +131,7 @@ async def test_locale_of_the_contact_says_how_wix_writes_days(tmp_path: Path) ->
 
 
 async def test_birth_date_that_could_be_another_is_kept_as_written(tmp_path: Path) -> None:
-    async with opened(tmp_path) as hub:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
         found = await became(hub, {**STAY, "adults": "2", "birth_date": "05/06/1970"})
         assert isinstance(found, dict) and "birth_date" not in found
         assert found["extra"] == "birth date: 05/06/1970"
@@ -169,7 +162,7 @@ CHILDREN: list[tuple[str, list[int] | list[str]]] = [
 
 @pytest.mark.parametrize("name", ["kinder", "alter der kinder"])
 async def test_number_of_children_is_not_the_age_of_one(tmp_path: Path, name: str) -> None:
-    async with opened(tmp_path) as hub:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
         for number, (text, expected) in enumerate(CHILDREN):
             found = await became(hub, {**STAY, "adults": str(number + 1), name: text})
             got = found.get("children") if isinstance(found, dict) else found
@@ -177,7 +170,7 @@ async def test_number_of_children_is_not_the_age_of_one(tmp_path: Path, name: st
 
 
 async def test_count_of_children_may_tell_their_ages(tmp_path: Path) -> None:
-    async with opened(tmp_path) as hub:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
         for text, expected in (("2 (5+8)", [5, 8]), ("2: 5, 8", [5, 8])):
             found = await became(hub, {**STAY, "adults": "2", "anzahl kinder": text})
             assert isinstance(found, dict) and found["children"] == expected
@@ -205,7 +198,7 @@ NUMBERS: list[tuple[dict[str, str], int | str]] = [
 
 
 async def test_number_that_nobody_claims_may_be_that_of_the_adults(tmp_path: Path) -> None:
-    async with opened(tmp_path) as hub:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
         for number, (fields, expected) in enumerate(NUMBERS):
             found = await became(hub, {**STAY, "message": str(number), **fields})
             if expected == "review":
@@ -216,7 +209,7 @@ async def test_number_that_nobody_claims_may_be_that_of_the_adults(tmp_path: Pat
 
 @on_each_store
 async def test_text_that_is_cut_says_so(tmp_path: Path) -> None:
-    async with opened(tmp_path) as hub:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
         found = await became(hub, {**STAY, "adults": "2", "message": "ä" * 25_000})
         assert isinstance(found, dict)
         assert found["message"].startswith("ä" * 19_000) and len(found["message"]) <= 20_000
@@ -230,7 +223,7 @@ async def test_text_that_is_cut_says_so(tmp_path: Path) -> None:
 
 
 async def test_name_that_is_cut_is_whole_in_the_comment(tmp_path: Path) -> None:
-    async with opened(tmp_path) as hub:
+    async with open_lenient(tmp_path, form_per_minute=0) as hub:
         name = " ".join(["Muster"] * 20)
         fields = {**STAY, "adults": "2", "vorname": "Eva", "name": name}
         found = await became(hub, fields)
