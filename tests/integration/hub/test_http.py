@@ -39,11 +39,14 @@ async def test_webhook_answers_over_http_when_all_is_real(tmp_path: Path) -> Non
         assert other.status_code == 415
         assert (await client.get("/api/webhook/generic")).status_code == 405
         assert (await client.get("/api/webhook/nothing")).status_code == 404
-        assert (await client.get("/api/health")).json() == {"status": "alive"}
-        assert (await client.get("/api/ready")).json() == {"status": "ready"}
-        for answer in (await client.get("/api/nothing"), await client.post("/api/health")):
-            assert answer.status_code in (404, 405)
-            assert answer.json().keys() >= {"error", "message", "request_id"}
+        for path, status in (("/api/health", "alive"), ("/api/ready", "ready")):
+            assert (await client.get(path)).json() == {"status": status}
+            assert (await client.head(path)).status_code == 200
+            refused = await client.post(path)
+            assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+        nothing = await client.get("/api/healthy")
+        assert nothing.status_code == 404
+        assert nothing.json().keys() >= {"error", "message", "request_id"}
 
 
 async def test_webhook_takes_a_chunked_body(tmp_path: Path) -> None:

@@ -107,22 +107,6 @@ async def test_upkeep_of_customers_ends_while_new_ones_keep_coming(
         assert await duplicates.merge_duplicates(hub.ctx.store, step=2) == 1
 
 
-async def test_health_answers_whatever_the_store_does(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        answer = await hub.call("GET", "/api/health", [])
-        assert (answer.status, answer.json) == (200, {"status": "alive"})
-        head = await hub.call("HEAD", "/api/health", [])
-        assert head.status == 200
-
-
-async def test_signs_of_life_are_only_read(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        for path in ("/api/health", "/api/ready"):
-            refused = await hub.call("POST", path, [])
-            assert (refused.status, refused.headers[b"allow"]) == (405, b"GET, HEAD")
-        assert (await hub.call("GET", "/api/healthy", [])).status == 404
-
-
 async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         assert (await hub.call("GET", "/api/ready", [])).status == 200
