@@ -251,28 +251,6 @@ async def test_markup_and_foreign_scripts_are_kept_verbatim(tmp_path: Path) -> N
         assert {name: data[name] for name in nasty} == nasty
 
 
-@on_each_store
-async def test_customer_is_found_again_by_address_or_number(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-
-        async def customer_of(number: str, **who: str) -> int:
-            payload = {**BOOKING, "external_id": number, "email": None, "phone": None, **who}
-            reservation = (await hub.post(payload)).id
-            found: int = await hub.one(
-                f"SELECT customer_id FROM reservation WHERE id = '{reservation}'"
-            )
-            return found
-
-        eva = await customer_of("1", email="Eva@Example.com")
-        assert await customer_of("2", email="eva@example.COM", phone="+39 1234567") == eva
-        assert await customer_of("3", phone="0039 1234567") == eva
-        otto = await customer_of("4", email="otto@example.com", phone="+39 7654321")
-        assert otto != eva
-        assert await customer_of("8", email="anna@example.com", phone="+39 1234567") != eva
-        assert await customer_of("5", email="eva@example.com", phone="+39 7654321") == eva
-        assert await customer_of("6", last_name="X") != await customer_of("7", last_name="X")
-
-
 async def test_missing_master_key_is_a_503_and_said_at_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

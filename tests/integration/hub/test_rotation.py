@@ -122,9 +122,7 @@ async def test_options_of_a_form_keep_what_a_newer_program_wrote(tmp_path: Path)
         assert answer.headers[b"location"] == b"https://x.example/danke"
 
 
-async def test_hotels_that_share_a_google_key_are_told_by_the_path(
-    tmp_path: Path, run: Run
-) -> None:
+async def test_command_warns_when_hotels_share_a_google_key(tmp_path: Path, run: Run) -> None:
     async with open_lenient(tmp_path, now=None) as hub:
         await add_hotel(hub.ctx.store, NewHotel(code="HAUS/1", name="Haus"))
         words = ("source", "add", "HAUS/1", "leads", "--kind", "google", "--secret-stdin")
@@ -133,15 +131,8 @@ async def test_hotels_that_share_a_google_key_are_told_by_the_path(
         path = json.loads(done.stdout)["path"]
         assert "warning: DEMO has this key" in done.stderr
         forget_directory(hub.ctx)
-        sent = {"x-webhook-secret": None}
-        for where, status in (
-            ("/api/webhook/google", 401),
-            (path, 200),
-            ("/api/webhook/google/DEMO", 200),
-        ):
-            assert (await hub.post(GOOGLE, path=where, headers=sent)).status == status, where
-        await hub.handle_events()
-        assert await hub.one("SELECT count(DISTINCT source_id) FROM inbox") == 2
+        answer = await hub.post(GOOGLE, path=path, headers={"x-webhook-secret": None})
+        assert answer.status == 200
         done = await asyncio.to_thread(run, "source", "rotate", "HAUS/1", "leads")
         assert done.returncode == 0 and "warning" not in done.stderr
 

@@ -178,12 +178,6 @@ def test_content_is_equal_when_only_the_writing_differs() -> None:
     assert reservations.encode(one.data) == reservations.encode(two.data)
 
 
-def test_cancellation_says_what_it_lacks_when_it_carries_little() -> None:
-    little = accept({"hotel_code": "DEMO", "status": "cancelled", "external_id": "n-1"})
-    assert [p.field for p in little.lacks] == ["arrival", "departure", "adults", "last_name"]
-    assert accept({**REQUEST, "status": "cancelled"}).lacks == []
-
-
 def test_errors_are_bounded_and_repeat_no_value_when_all_is_wrong() -> None:
     payload = {f"field{i}" * 20: "secret value" for i in range(5000)}
     with pytest.raises(WebhookError) as caught:
