@@ -75,7 +75,7 @@ async def test_poll_that_finds_nothing_new_writes_nothing(
         assert hub.ctx.store.stats() == before
 
 
-async def test_two_users_of_one_hotel_acknowledge_for_themselves(tmp_path: Path) -> None:
+async def test_two_accounts_of_one_hotel_acknowledge_for_themselves(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add_account("u2", H1)
         await hub.add(H1, "a1")
@@ -85,7 +85,7 @@ async def test_two_users_of_one_hotel_acknowledge_for_themselves(tmp_path: Path)
         assert await hub.read("u2", "H1") == []
 
 
-async def test_users_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: Path) -> None:
+async def test_accounts_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         other = await hub.add_hotel("H2")
         await hub.add_account("u2", other)
@@ -98,7 +98,7 @@ async def test_users_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: Path
         assert await hub.read("u1", "H1") == ["a1"]
 
 
-async def test_one_user_of_two_hotels_reads_each_and_acknowledges_both_at_once(
+async def test_one_account_of_two_hotels_reads_each_and_acknowledges_both_at_once(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -299,7 +299,7 @@ async def test_selection_is_answered_when_the_time_zone_of_the_hotel_is_not_know
             assert await hub.read("u2", "H2", "2024-10", start) == expected
 
 
-async def test_user_who_came_later_can_select_and_acknowledge_the_past(tmp_path: Path) -> None:
+async def test_account_that_came_later_can_select_and_acknowledge_the_past(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add(H1, "a1")
         late = await hub.add_account("late", H1)
@@ -310,7 +310,9 @@ async def test_user_who_came_later_can_select_and_acknowledge_the_past(tmp_path:
         assert await hub.read("late", "H1") == []
 
 
-async def test_record_that_cannot_be_rendered_is_held_and_blocks_nothing(tmp_path: Path) -> None:
+async def test_record_that_cannot_be_rendered_is_undeliverable_and_blocks_nothing(
+    tmp_path: Path,
+) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add(H1, "a1")
         await hub.add(H1, "a2", adults=0)
@@ -350,7 +352,7 @@ async def test_record_on_which_the_renderer_fails_blocks_nothing(
     assert told.__dict__["ALERT"] == "undeliverable:H1:renderer"
 
 
-async def test_record_that_is_rendered_wrongly_is_held_and_blocks_nothing(
+async def test_record_that_is_rendered_wrongly_is_undeliverable_and_blocks_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A mistake of ours is not sent, told once, and sent when it is mended."""
@@ -420,7 +422,7 @@ async def test_client_that_fetched_a_version_first_is_recorded(tmp_path: Path) -
         ]
 
 
-async def test_held_record_is_released_when_it_can_be_rendered(tmp_path: Path) -> None:
+async def test_undeliverable_record_is_delivered_when_it_can_be_rendered(tmp_path: Path) -> None:
     """A newsletter subscription: held for a client of 2020-10, delivered to one of 2022-10."""
     async with open_hub(tmp_path) as hub:
         await hub.add(H1, "a1", arrival=None, departure=None, adults=0, newsletter=True)

@@ -95,7 +95,7 @@ def alerts(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one for one in found if one]
 
 
-async def test_right_user_gets_in_while_a_hundred_guess_his_password(tmp_path: Path) -> None:
+async def test_right_account_gets_in_while_a_hundred_guess_its_password(tmp_path: Path) -> None:
     """From an address of its own, and with a password that this worker has never seen."""
     async with open_hub(tmp_path) as hub:
         async with asyncio.TaskGroup() as group:
@@ -106,7 +106,7 @@ async def test_right_user_gets_in_while_a_hundred_guess_his_password(tmp_path: P
         assert set(said) == {401, 429} and said[401] <= 20
 
 
-async def test_user_that_is_remembered_gets_in_from_the_address_of_the_guesser(
+async def test_account_that_is_remembered_gets_in_from_the_address_of_the_guesser(
     tmp_path: Path,
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -115,7 +115,7 @@ async def test_user_that_is_remembered_gets_in_from_the_address_of_the_guesser(
         assert await log_in(hub, "u1", PASSWORD) == 200
 
 
-async def test_many_users_get_in_at_once_from_one_address(
+async def test_many_accounts_get_in_at_once_from_one_address(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As after a restart behind a proxy that is not trusted."""
@@ -131,7 +131,9 @@ async def test_many_users_get_in_at_once_from_one_address(
 
 
 @pytest.mark.parametrize("user", ["u1", "nobody"])
-async def test_guesses_are_few_and_alike_whether_the_user_exists(tmp_path: Path, user: str) -> None:
+async def test_guesses_are_few_and_alike_whether_the_account_exists(
+    tmp_path: Path, user: str
+) -> None:
     async with open_hub(tmp_path) as hub:
         with hashes() as computed:
             said = [await log_in(hub, user, f"guess {number}") for number in range(40)]
@@ -239,7 +241,7 @@ async def test_names_are_tried_from_an_address_only_so_often(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
-async def test_address_of_a_proxy_that_is_not_trusted_keeps_no_other_user_out(
+async def test_address_of_a_proxy_that_is_not_trusted_keeps_no_other_account_out(
     tmp_path: Path, address: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -273,7 +275,7 @@ async def test_guesses_are_told_with_the_name_and_without_the_password(
         assert "guess-" not in said
 
 
-async def test_wrong_password_costs_what_an_unknown_user_costs_after_a_rotation(
+async def test_wrong_password_costs_what_an_unknown_account_costs_after_a_rotation(
     tmp_path: Path,
 ) -> None:
     """And the old one, the new one, and no hash at all for who is remembered."""

@@ -51,7 +51,7 @@ async def test_housekeeping_wants_a_version_that_is_served(tmp_path: Path) -> No
             assert told.text.startswith("ERROR:your current alpinebits version")
 
 
-async def test_handshake_is_remembered_for_the_user_by_version(tmp_path: Path) -> None:
+async def test_handshake_is_remembered_for_the_account_by_version(tmp_path: Path) -> None:
     read, ping = {"action": "action_OTA_Read"}, {"action": "action_OTA_Ping"}
     async with open_hub(tmp_path) as hub:
         await hub.add_account("u2", H1)
@@ -83,7 +83,7 @@ async def test_handshake_writes_nothing_when_it_comes_to_the_same(tmp_path: Path
         assert await hub.execute("SELECT * FROM handshake") == before
 
 
-async def test_contact_tells_when_a_user_last_polled_and_acknowledged(
+async def test_contact_tells_when_an_account_last_polled_and_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_hub(tmp_path) as hub:

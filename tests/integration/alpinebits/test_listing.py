@@ -67,7 +67,7 @@ async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path
         assert await anext(pages, None) is None
 
 
-async def test_page_of_nothing_but_held_ones_does_not_end_the_list(tmp_path: Path) -> None:
+async def test_page_of_nothing_but_undeliverable_ones_does_not_end_the_list(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         for number in range(9):
             await hub.add(H1, f"a{number}", adults=0 if number < 8 else 1)
@@ -96,7 +96,7 @@ async def test_failure_in_the_middle_of_a_list_ends_it_before_its_end(tmp_path: 
         assert len(await hub.read("u1", "H1")) == 12
 
 
-async def test_held_ones_are_one_alert_for_each_cause_and_told_once(
+async def test_undeliverable_ones_are_one_alert_for_each_cause_and_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -114,7 +114,7 @@ async def test_held_ones_are_one_alert_for_each_cause_and_told_once(
     assert "secret" not in caplog.text
 
 
-async def test_trail_tells_once_why_a_version_is_held(tmp_path: Path) -> None:
+async def test_history_tells_once_why_a_version_is_undeliverable(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add(H1, "a1")
         await hub.add(H1, "a2", arrival=None, departure=None)
@@ -131,7 +131,7 @@ async def test_trail_tells_once_why_a_version_is_held(tmp_path: Path) -> None:
         assert {(row["account_id"], row["version"]) for row in rows} == {(U1, 1)}
 
 
-async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
+async def test_account_that_asks_in_two_versions_by_turns_makes_no_history_of_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -149,7 +149,7 @@ async def test_user_who_asks_in_two_versions_by_turns_makes_no_trail_of_it(
     assert len([r for r in caplog.records if r.levelno >= logging.WARNING]) == 2
 
 
-async def test_held_one_that_an_account_never_had_is_one_alert_however_often_it_polls(
+async def test_undeliverable_one_that_an_account_never_had_is_one_alert_however_often_it_polls(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A poll with Start finds what was there before the account, without a delivery of its own."""

@@ -22,7 +22,7 @@ MAPPING = decode(
 
 @wide(150)
 @given(fields=FIELDS, number=texts(128))
-def test_every_mapped_form_is_rendered_and_valid_or_held_by_name(
+def test_every_mapped_form_is_rendered_and_valid_or_undeliverable_by_name(
     fields: dict[str, str], number: str
 ) -> None:
     found = interpreted(fields, number, MAPPING)

@@ -190,7 +190,7 @@ def test_attributes_of_2022_are_left_out_when_the_version_is_older() -> None:
     assert new.get("RoomStayReservation") == "true"
 
 
-def test_newsletter_subscription_is_held_when_the_version_is_older_than_2022() -> None:
+def test_newsletter_subscription_is_undeliverable_when_the_version_is_older_than_2022() -> None:
     data = ReservationData(
         status="request", first_name="Eva", last_name="R", email="e@example.com", newsletter=True
     )
@@ -315,7 +315,7 @@ def test_record_that_breaks_its_promise_is_not_sent_unless_it_is_valid(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(data=PROMISED, external_id=TEXT)
-def test_record_that_keeps_its_promise_is_never_held(
+def test_record_that_keeps_its_promise_is_never_undeliverable(
     data: ReservationData, external_id: str
 ) -> None:
     for version in PROTOCOLS:

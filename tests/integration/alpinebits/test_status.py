@@ -80,7 +80,7 @@ async def test_status_is_kept_beside_the_request_and_waits_for_nobody(
 
 
 @each_version
-async def test_id_that_is_not_of_the_users_hotels_is_taken_with_a_remark(
+async def test_id_that_is_not_of_a_hotel_of_the_account_is_taken_with_a_remark(
     tmp_path: Path, version: str
 ) -> None:
     async with open_hub(tmp_path) as hub:

@@ -67,14 +67,14 @@ async def report(
     assert b"<Success/>" in answer, answer
 
 
-async def trail(hub: Harness, reservation_id: str) -> list[tuple[int, str]]:
-    """(version, event) on the trail of a reservation, sorted: types are handled in no order."""
+async def history_of(hub: Harness, reservation_id: str) -> list[tuple[int, str]]:
+    """(version, event) in the history of a reservation, sorted: types are handled in no order."""
     rows = await hub.ctx.store.read(lambda tx: raw(tx, "SELECT * FROM reservation_history"))
     own = [row for row in rows if row["reservation_id"] == reservation_id]
     return sorted((row["version"], row["event"]) for row in own)
 
 
-async def test_request_is_received_delivered_and_on_the_trail(tmp_path: Path) -> None:
+async def test_request_is_received_delivered_and_in_the_history(tmp_path: Path) -> None:
     async with demo_hub(tmp_path) as hub:
         reservation_id = await book(hub)
         assert await hub.drain() == 0  # nothing is left to be done
@@ -94,7 +94,7 @@ async def test_request_is_received_delivered_and_on_the_trail(tmp_path: Path) ->
         ]
 
 
-async def test_each_event_of_a_reservation_is_published_and_on_its_trail_once(
+async def test_each_event_of_a_reservation_is_published_and_in_its_history_once(
     tmp_path: Path,
 ) -> None:
     async with demo_hub(tmp_path) as hub:
@@ -105,11 +105,11 @@ async def test_each_event_of_a_reservation_is_published_and_on_its_trail_once(
         assert await book(hub, 2, status="cancelled") == other
         await poll(hub)
         await report(hub, (14, one), (15, other))  # 15: a cancellation
-        assert await trail(hub, one) == [
+        assert await history_of(hub, one) == [
             *((1, "acknowledged"), (1, "delivered"), (1, "received")),
             *((2, "acknowledged"), (2, "delivered"), (2, "modified")),
         ]
-        assert await trail(hub, other) == [
+        assert await history_of(hub, other) == [
             *((1, "delivered"), (1, "received"), (1, "rejected")),
             *((2, "acknowledged"), (2, "cancelled"), (2, "delivered")),
         ]

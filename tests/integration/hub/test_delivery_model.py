@@ -317,7 +317,7 @@ class Play:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_state_of_each_user_is_that_of_the_model(tmp_path: Path, seed: int) -> None:
+async def test_state_of_each_account_is_that_of_the_model(tmp_path: Path, seed: int) -> None:
     async with open_hub(tmp_path, seed=False) as hub:
         store = hub.ctx.store
         for hotel in HOTELS:

@@ -1,5 +1,5 @@
 """Whatever anybody sends: each version of AlpineBits gets it, or it is held for a named reason that
-a person finds on the list and on the trail. Never both, and never neither.
+a person finds on the list and in the history. Never both, and never neither.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ async def check(hub: Hub, version: str, stored: set[str]) -> set[str]:
         for row in await list_inbox(hub.ctx.store, InboxFilter(state="undeliverable", limit=500))
         if f" for {login}:" in str(row["error"])
     }
-    trail = await hub.rows(
+    history = await hub.rows(
         "SELECT e.reservation_id, e.detail FROM reservation_history e JOIN account u"
         f" ON u.id = e.account_id WHERE e.event = 'undeliverable' AND u.name = '{login}'"
     )
-    noted = {(row["reservation_id"], json.loads(row["detail"])["code"]) for row in trail}
+    noted = {(row["reservation_id"], json.loads(row["detail"])["code"]) for row in history}
     held = {id_ for id_, _ in listed}
     assert listed <= noted and {code for _, code in listed} <= set(UndeliverableCode)
     assert got | held == stored, "never neither"
@@ -116,13 +116,13 @@ async def run(submissions: list[tuple[str, dict[str, Any]]], polls: int = 1) -> 
 
 @wide(8)
 @given(submissions=SUBMISSIONS)
-def test_what_is_accepted_is_sent_or_held_by_name_in_each_version(
+def test_what_is_accepted_is_sent_or_undeliverable_by_name_in_each_version(
     submissions: list[tuple[str, dict[str, Any]]],
 ) -> None:
     asyncio.run(run(submissions))
 
 
-def test_some_are_sent_and_some_are_held() -> None:
+def test_some_are_sent_and_some_are_undeliverable() -> None:
     """Else the test above tests nothing."""
     stay = {"arrival": "2027-02-01", "departure": "2027-02-08", "email": "eva@example.com"}
     lead = {"email": "eva@example.com", "first_name": "Eva"}

@@ -36,7 +36,7 @@ on_each_store = pytest.mark.usefixtures("each_store")
 
 
 @on_each_store
-async def test_submission_leaves_review_when_its_mapping_is_mended(
+async def test_submission_leaves_review_when_its_mapping_is_corrected(
     tmp_path: Path, run: Run
 ) -> None:
     async with open_lenient(tmp_path) as hub:
@@ -251,7 +251,7 @@ async def test_reject_leaves_alone_what_was_settled_a_moment_before(
 
 
 @on_each_store
-async def test_held_request_is_in_the_list_beside_the_submissions(tmp_path: Path) -> None:
+async def test_undeliverable_request_is_in_the_list_beside_the_submissions(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         await post_google(hub)
         await post_wix(hub, body=b"[]")

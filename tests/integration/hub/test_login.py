@@ -31,7 +31,7 @@ async def within_promise(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 @on_each_store
-async def test_user_is_let_in_when_password_is_right(tmp_path: Path) -> None:
+async def test_account_is_let_in_when_password_is_right(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         account = await authenticate(hub.ctx, "demo", "demo")
         assert account is not None and account.name == "demo"
@@ -91,7 +91,7 @@ async def test_right_password_stays_remembered_when_many_wrong_ones_are_tried(
     assert computed.count("right") == 1
 
 
-async def test_user_gets_in_soon_when_others_guess_passwords(
+async def test_account_gets_in_soon_when_others_guess_passwords(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []
@@ -134,7 +134,9 @@ async def test_memory_of_a_process_goes_with_its_store(tmp_path: Path) -> None:
 
 
 @on_each_store
-async def test_change_of_a_user_counts_in_another_process_within_promise(tmp_path: Path) -> None:
+async def test_change_of_an_account_counts_in_another_process_within_promise(
+    tmp_path: Path,
+) -> None:
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
 
         async def let_in(password: str = "demo") -> bool:

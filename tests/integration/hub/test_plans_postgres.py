@@ -218,7 +218,7 @@ def test_waiting_list_costs_what_waits_and_not_what_ever_was(filled: Database, m
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-def test_sweep_of_what_is_brought_costs_what_waits(filled: Database, mode: str) -> None:
+def test_sweep_of_what_is_pushed_costs_what_waits(filled: Database, mode: str) -> None:
     for changes in ({"account_id": None}, {"account_id": None, "hotel_id": None}):
         text = explain(filled, "push_wake", mode, **changes)
         assert not re.search(r"Seq Scan on delivery\b", text), text
@@ -226,7 +226,7 @@ def test_sweep_of_what_is_brought_costs_what_waits(filled: Database, mode: str) 
 
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
-def test_look_for_silent_software_costs_what_waits(filled: Database, mode: str) -> None:
+def test_look_for_stale_software_costs_what_waits(filled: Database, mode: str) -> None:
     filled.execute("VACUUM delivery")  # what other tests took back
     text = explain(filled, "monitoring_contacts", mode)
     assert not re.search(r"Seq Scan on (reservation_version|delivery)\b", text), text

@@ -50,7 +50,7 @@ async def listed(hub: Hub, **wanted: Any) -> list[str]:
     ]
 
 
-async def trail(hub: Hub, request_id: str) -> list[tuple[str, str | None]]:
+async def history_of(hub: Hub, request_id: str) -> list[tuple[str, str | None]]:
     found = await listing.find_request(hub.ctx.store, request_id)
     return [(one["event"], one["account"]) for one in found["history"]]
 
@@ -64,7 +64,7 @@ async def states(hub: Hub, request_id: str) -> dict[str, str]:
     }
 
 
-async def test_list_tells_what_became_of_each_for_each_user(tmp_path: Path) -> None:
+async def test_list_tells_what_became_of_each_for_each_account(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await second_user(hub)
         ids = [await book(hub, number) for number in range(4)]
@@ -154,7 +154,7 @@ async def test_list_stops_looking_and_says_where_to_go_on(
         assert (page.items, page.next) == ([], ids[2])
 
 
-async def test_command_finds_what_is_held_behind_ten_thousand_newer_ones(
+async def test_command_finds_what_is_undeliverable_behind_ten_thousand_newer_ones(
     tmp_path: Path, run: Run
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -202,7 +202,9 @@ async def test_command_finds_what_is_held_behind_ten_thousand_newer_ones(
         assert "10000 guest requests examined\nthere is more: --after f" in done.stderr
 
 
-async def test_resend_brings_back_what_was_refused_and_the_trail_keeps_why(tmp_path: Path) -> None:
+async def test_resend_sends_again_what_was_refused_and_the_history_keeps_why(
+    tmp_path: Path,
+) -> None:
     async with open_hub(tmp_path) as hub:
         await second_user(hub)
         store, one = hub.ctx.store, await book(hub)
@@ -224,7 +226,7 @@ async def test_resend_brings_back_what_was_refused_and_the_trail_keeps_why(tmp_p
         found = await listing.find_request(store, one)
         [resent] = [row["detail"] for row in found["history"] if row["event"] == "resent"]
         assert resent == {"by": "eva", "was": "rejected", "text": "no room"}
-        events = [event for event, _ in await trail(hub, one)]
+        events = [event for event, _ in await history_of(hub, one)]
         assert events.count("delivered") == 2 and events.count("rejected") == 1
 
 
@@ -236,7 +238,7 @@ async def test_resend_leaves_alone_what_waits(tmp_path: Path) -> None:
         assert (await actions.resend(store, one, account=None, by="eva")).accounts == []
         await report(hub, (14, one))  # of a sending that stands
         assert (await actions.resend(store, one, account=None, by="eva")).accounts == ["demo"]
-        assert "resent" in [event for event, _ in await trail(hub, one)]
+        assert "resent" in [event for event, _ in await history_of(hub, one)]
 
 
 async def test_resend_says_so_when_what_waited_was_taken_at_this_moment(
@@ -260,7 +262,7 @@ async def test_resend_says_so_when_what_waited_was_taken_at_this_moment(
         ]
 
 
-async def test_resend_reaches_a_user_who_came_later(tmp_path: Path) -> None:
+async def test_resend_reaches_an_account_that_came_later(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store, one = hub.ctx.store, await book(hub)
         await waiting(hub)
@@ -299,7 +301,7 @@ async def test_cancel_takes_it_from_the_list_until_it_is_resent(tmp_path: Path) 
         assert await states(hub, one) == {"demo": "waiting", "other": "waiting"}
 
 
-async def test_cancellation_is_a_version_of_its_own_for_all_users(tmp_path: Path) -> None:
+async def test_cancellation_is_a_version_of_its_own_for_all_accounts(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         store, one = hub.ctx.store, await book(hub)
         await waiting(hub)
@@ -311,7 +313,7 @@ async def test_cancellation_is_a_version_of_its_own_for_all_users(tmp_path: Path
             await actions.cancel_at_hotel(store, one, by="eva")
         await report(hub, (15, one))
         await hub.handle_events()
-        events = [event for event, _ in await trail(hub, one)]
+        events = [event for event, _ in await history_of(hub, one)]
         assert events.count("cancelled") == events.count("withdrawn") == 1
         assert (await actions.resend(store, one, account=None, by="eva")).accounts == ["demo"]
         assert await waiting(hub) == [("Cancelled", "15", one)]
@@ -391,7 +393,7 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
         assert "there is no guest request" in await command("show", "nope", code=1)
 
 
-async def test_trail_names_who_gave_the_command_and_not_who_he_says_he_is(
+async def test_history_names_who_gave_the_command_and_not_who_he_says_he_is(
     tmp_path: Path, run: Run
 ) -> None:
     async with open_hub(tmp_path) as hub:

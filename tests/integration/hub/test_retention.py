@@ -93,7 +93,7 @@ async def test_text_goes_after_the_clock_was_set_back(tmp_path: Path) -> None:
         assert await wait(hub, 91) == {"inbox_days": 1}
 
 
-async def test_trail_and_pushes_go_when_they_are_old(tmp_path: Path) -> None:
+async def test_history_and_pushes_go_when_they_are_old(tmp_path: Path) -> None:
     async with keeping(tmp_path, history_days=30, inbound_days=10) as hub:
         await hub.post(BOOKING)
         await hub.handle_events()
@@ -392,7 +392,7 @@ async def test_nothing_is_left_of_a_request_that_went_before_its_events_were_han
 
 
 @pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
-async def test_trail_without_its_request_goes_in_its_time(tmp_path: Path) -> None:
+async def test_history_without_its_request_goes_in_its_time(tmp_path: Path) -> None:
     async with keeping(tmp_path, history_days=30) as hub:
         sql = (
             "INSERT INTO reservation_event (reservation_id, version, event, at, request_id)"

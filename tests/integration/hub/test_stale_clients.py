@@ -75,7 +75,7 @@ def later(hub: Hub, hours: int) -> None:
     hub.harness.advance(hours=hours)
 
 
-async def test_software_that_never_came_is_missed_once(tmp_path: Path, alerts: Alerts) -> None:
+async def test_software_that_never_came_is_stale_once(tmp_path: Path, alerts: Alerts) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
         assert await passed(hub, alerts) == []
@@ -88,7 +88,7 @@ async def test_software_that_never_came_is_missed_once(tmp_path: Path, alerts: A
         assert await passed(hub, alerts) == []
 
 
-async def test_software_that_is_back_can_be_missed_again(tmp_path: Path, alerts: Alerts) -> None:
+async def test_software_that_is_back_can_be_stale_again(tmp_path: Path, alerts: Alerts) -> None:
     async with open_hub(tmp_path) as hub:
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)
@@ -100,7 +100,7 @@ async def test_software_that_is_back_can_be_missed_again(tmp_path: Path, alerts:
         assert len(await passed(hub, alerts)) == 1
 
 
-async def test_software_that_fetches_and_does_not_acknowledge_is_missed(
+async def test_software_that_fetches_and_does_not_acknowledge_is_stale(
     tmp_path: Path, alerts: Alerts
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -112,7 +112,7 @@ async def test_software_that_fetches_and_does_not_acknowledge_is_missed(
         assert "has not acknowledged what it got for 25 h" in text
 
 
-async def test_software_that_is_brought_everything_is_missed_by_what_waits(
+async def test_software_that_is_pushed_everything_is_stale_by_what_waits(
     tmp_path: Path, alerts: Alerts
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -156,7 +156,7 @@ async def test_hotel_decides_how_long_and_who_is_told(tmp_path: Path, alerts: Al
         assert "(demo) hat sich seit 3 Stunden" in mail["text"]
 
 
-async def test_nobody_is_missed_when_the_hotel_or_the_user_is_disabled(
+async def test_nobody_is_stale_when_the_hotel_or_the_account_is_disabled(
     tmp_path: Path, alerts: Alerts
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -191,7 +191,7 @@ async def test_who_is_enabled_again_is_given_time(
         assert "for 25 h" in text
 
 
-async def test_hotel_that_was_silent_before_it_was_disabled_is_missed_anew(
+async def test_hotel_that_was_stale_before_it_was_disabled_is_stale_anew(
     tmp_path: Path, alerts: Alerts
 ) -> None:
     async with open_hub(tmp_path) as hub:
@@ -206,7 +206,7 @@ async def test_hotel_that_was_silent_before_it_was_disabled_is_missed_anew(
         assert len(await passed(hub, alerts)) == 1
 
 
-async def test_silence_is_told_though_it_cannot_be_noted(
+async def test_stale_software_is_an_alert_though_it_cannot_be_noted(
     tmp_path: Path, alerts: Alerts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the process dies between the two: it is told once more then, and not never."""

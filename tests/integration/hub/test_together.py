@@ -132,7 +132,7 @@ async def fan_out(tx: Tx, reservation_id: str) -> None:
 
 @only_postgres
 @pytest.mark.parametrize("acknowledged", [False, True])
-async def test_granted_user_gets_the_version_that_is_being_made(
+async def test_granted_account_gets_the_version_that_is_being_made(
     tmp_path: Path, acknowledged: bool
 ) -> None:
     """Whether or not the one before was open to him, and whichever of the two is first."""
@@ -152,7 +152,9 @@ async def test_granted_user_gets_the_version_that_is_being_made(
 
 
 @only_postgres
-async def test_version_that_is_being_made_is_for_a_user_granted_meanwhile(tmp_path: Path) -> None:
+async def test_version_that_is_being_made_is_for_an_account_granted_meanwhile(
+    tmp_path: Path,
+) -> None:
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
         reservation_id = (await hub.post(BOOKING)).id
         await add_account(hub.ctx.store, "late", "late", [])

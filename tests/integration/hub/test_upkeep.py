@@ -1,4 +1,4 @@
-"""Counts, trail, health."""
+"""Counts and health."""
 
 from __future__ import annotations
 

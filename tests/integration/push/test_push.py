@@ -59,7 +59,7 @@ async def state(hub: Hub, hotel: str = "DEMO") -> dict[str, object]:
 
 
 @pytest.mark.parametrize("protocol", VERSIONS)
-async def test_request_is_brought_once_and_taken(tmp_path: Path, protocol: str) -> None:
+async def test_request_is_pushed_once_and_taken(tmp_path: Path, protocol: str) -> None:
     software = HotelSoftware()
     async with pushing(tmp_path, software, protocol) as (hub, peer):
         first, second = await book(hub, 1), await book(hub, 2)
@@ -135,7 +135,7 @@ async def test_what_the_hotel_refuses_is_kept_with_its_words(tmp_path: Path) -> 
         assert software.ids == [first]
 
 
-async def test_what_waited_before_is_brought_when_the_target_is_set(tmp_path: Path) -> None:
+async def test_what_waited_before_is_pushed_when_the_target_is_set(tmp_path: Path) -> None:
     software = HotelSoftware()
     async with open_hub(tmp_path, push_private=True) as hub, scripted(software.answer) as peer:
         ids = [await book(hub, number) for number in range(45)]
@@ -180,7 +180,7 @@ async def dead(how: str, folder: Path) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("how", ["refuses", "is not trusted", "says nothing"])
-async def test_server_that_was_dead_is_brought_no_change_of_what_it_never_got(
+async def test_server_that_was_dead_is_pushed_no_change_of_what_it_never_got(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     software = HotelSoftware()
@@ -281,7 +281,9 @@ async def test_failure_is_told_in_our_words_and_not_in_theirs(
             assert secret not in caplog.text and secret not in str(told)
 
 
-async def test_hotel_that_is_unknown_there_delays_no_other_of_the_same_user(tmp_path: Path) -> None:
+async def test_hotel_that_is_unknown_there_delays_no_other_of_the_same_account(
+    tmp_path: Path,
+) -> None:
     software = HotelSoftware(unknown_hotels={"DEMO"})
     async with open_hub(tmp_path, push_private=True) as hub, scripted(software.answer) as peer:
         await second_hotel(hub)
@@ -347,7 +349,7 @@ async def test_request_at_which_the_other_side_hangs_up_keeps_no_other(tmp_path:
         assert await acked(hub) == {bad: False, good: True}
 
 
-async def test_held_request_waits_without_a_push_of_nothing(tmp_path: Path) -> None:
+async def test_undeliverable_request_waits_without_a_push_of_nothing(tmp_path: Path) -> None:
     software = HotelSoftware()
     async with pushing(tmp_path, software, "2020-10") as (hub, _):
         await set_disabled(hub.ctx, "demo", True)
@@ -367,7 +369,7 @@ async def test_held_request_waits_without_a_push_of_nothing(tmp_path: Path) -> N
         assert software.ids == [first] and await acked(hub) == {held: False, first: True}
 
 
-async def test_cancellation_of_what_was_not_brought_is_not_brought(tmp_path: Path) -> None:
+async def test_cancellation_of_what_was_not_pushed_is_not_pushed(tmp_path: Path) -> None:
     software = HotelSoftware()
     async with pushing(tmp_path, software) as (hub, _):
         await set_disabled(hub.ctx, "demo", True)
@@ -380,7 +382,7 @@ async def test_cancellation_of_what_was_not_brought_is_not_brought(tmp_path: Pat
         assert software.came == [] and (told["due_at"], told["waiting"]) == (None, 0)
 
 
-async def test_version_that_is_made_while_one_is_brought_is_brought_too(tmp_path: Path) -> None:
+async def test_version_that_is_made_while_one_is_pushed_is_pushed_too(tmp_path: Path) -> None:
     software = HotelSoftware()
     async with open_hub(tmp_path, push_private=True) as hub:
 

@@ -29,7 +29,7 @@ def test_so_many_bodies_are_held_and_one_more_when_one_is_gone() -> None:
         assert not refused(held, one, 1, LARGE_BYTES + 1)
 
 
-def test_one_user_leaves_room_for_the_others() -> None:
+def test_one_account_leaves_room_for_the_others() -> None:
     one = ConcurrencyLimit()
     with ExitStack() as held:
         for _ in range(MAX_OF_ONE):

@@ -19,15 +19,15 @@ EMAILS = (
 )
 
 
-def mark(email: str = "", *numbers: str, hotel_id: int = 1) -> PersonMatcher:
+def matcher_of(email: str = "", *numbers: str, hotel_id: int = 1) -> PersonMatcher:
     return PersonMatcher(hotel_id, email, frozenset(numbers), "")
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12), st.sets(st.sampled_from(EMAILS)))
-def test_crowd_is_named_where_one_of_it_is(pieces: list[str], emails: set[str]) -> None:
-    text, marks = "".join(pieces).lower(), [mark(), *map(mark, sorted(emails))]
-    named = any(one.is_named_in(text) for one in marks)
-    assert group_matchers(marks)[1].is_named_in(text) == named
+def test_group_is_named_where_one_of_it_is(pieces: list[str], emails: set[str]) -> None:
+    text, matchers = "".join(pieces).lower(), [matcher_of(), *map(matcher_of, sorted(emails))]
+    named = any(one.is_named_in(text) for one in matchers)
+    assert group_matchers(matchers)[1].is_named_in(text) == named
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,24 @@ def test_crowd_is_named_where_one_of_it_is(pieces: list[str], emails: set[str]) 
     ],
 )
 def test_address_is_named_as_a_whole(text: str, is_named: bool) -> None:
-    [crowd] = group_matchers([mark("anna@example.com"), mark("bea@example.com")]).values()
-    assert crowd.is_named_in(text) is is_named
+    [group] = group_matchers(
+        [matcher_of("anna@example.com"), matcher_of("bea@example.com")]
+    ).values()
+    assert group.is_named_in(text) is is_named
 
 
 def test_number_counts_in_a_text_without_any_address() -> None:
-    [crowd] = group_matchers([mark("", "390471998877"), mark("", "3331234567")]).values()
-    assert crowd.is_numbered_in("call +39 0471 / 99 88 77")
-    assert not crowd.is_numbered_in("+39 0471 99 88 77 of x@example.com")
-    assert not crowd.is_numbered_in("call 0471 99 88 78")
+    [group] = group_matchers(
+        [matcher_of("", "390471998877"), matcher_of("", "3331234567")]
+    ).values()
+    assert group.is_numbered_in("call +39 0471 / 99 88 77")
+    assert not group.is_numbered_in("+39 0471 99 88 77 of x@example.com")
+    assert not group.is_numbered_in("call 0471 99 88 78")
 
 
 def test_persons_are_looked_for_in_their_own_hotel() -> None:
-    crowds = group_matchers([mark("anna@example.com"), mark("bea@example.com", hotel_id=2)])
-    assert crowds[1].is_named_in("anna@example.com")
-    assert not crowds[2].is_named_in("anna@example.com")
+    groups = group_matchers(
+        [matcher_of("anna@example.com"), matcher_of("bea@example.com", hotel_id=2)]
+    )
+    assert groups[1].is_named_in("anna@example.com")
+    assert not groups[2].is_named_in("anna@example.com")

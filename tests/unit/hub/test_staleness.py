@@ -34,31 +34,31 @@ def staleness(
     return None if found is None else (found.what, found.hours(NOW))
 
 
-def test_silence_is_missed_when_it_came_before_and_no_longer_does() -> None:
+def test_software_is_stale_when_it_came_before_and_no_longer_does() -> None:
     assert staleness(came_h=23, after=24) is None
     assert staleness(came_h=24, after=24) == ("poll", 24)
     assert staleness(came_h=99, oldest_h=1, after=24) == ("poll", 99)
 
 
-def test_software_that_never_came_is_missed_only_when_something_waits() -> None:
+def test_software_that_never_came_is_stale_only_when_something_waits() -> None:
     assert staleness(after=24) is None
     assert staleness(oldest_h=23, after=24) is None
     assert staleness(oldest_h=25, after=24) == ("poll", 25)
 
 
-def test_silence_is_what_it_does_not_acknowledge_though_it_comes() -> None:
+def test_software_is_stale_by_what_it_does_not_acknowledge_though_it_comes() -> None:
     assert staleness(came_h=0, oldest_h=90, sent_h=23, after=24) is None
     assert staleness(came_h=0, oldest_h=90, sent_h=24, after=24) == ("acknowledge", 24)
     assert staleness(came_h=0, oldest_h=90, after=24) is None  # held: it got nothing
 
 
-def test_software_that_is_brought_everything_need_not_come() -> None:
+def test_software_that_is_pushed_everything_need_not_come() -> None:
     assert staleness(pushed=True, came_h=99, after=24) is None
     assert staleness(pushed=True, oldest_h=23, after=24) is None
     assert staleness(pushed=True, oldest_h=25, after=24) == ("acknowledge", 25)
 
 
-def test_nobody_is_missed_when_nobody_asked() -> None:
+def test_nobody_is_stale_when_nobody_asked() -> None:
     assert staleness(came_h=999, oldest_h=999, sent_h=999, after=0) is None
 
 
