@@ -17,6 +17,7 @@ from lxml.etree import _Element
 
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, NAMESPACE, canonical, tag
 from alpinehub.alpinebits.rules.rate_plans import END, START, Subject, days_of, subject
+from alpinehub.alpinebits.rules.room_counts import Period, lay
 
 #: Lists of a plan in their order; then the list that an overlay replaces as a whole.
 _LISTS = ("BookingRules", "Rates", "Supplements")
@@ -44,8 +45,8 @@ class _ByteBudget:
 class _Replaced:
     """What an overlay replaces of one subject."""
 
-    #: First and last days as ordinals, in order, with a gap between one and the next.
-    days: tuple[tuple[int, int], ...] = ()
+    #: In order, with a gap between one and the next.
+    days: tuple[Period, ...] = ()
     #: An element without days is among them.
     undated: bool = False
 
@@ -90,21 +91,9 @@ def _merge(old: _Element | None, new: _Element | None, budget: _ByteBudget) -> _
 
 
 def _replaced_by(ones: Iterable[_Element]) -> _Replaced:
-    undated = False
-    dated: list[tuple[int, int]] = []
-    for one in ones:
-        start, end = days_of(one)
-        if start is None:
-            undated = True
-        elif end is not None:
-            dated.append((start.toordinal(), end.toordinal()))
-    days: list[tuple[int, int]] = []
-    for first, last in sorted(dated):
-        if days and first <= days[-1][1] + 1:
-            days[-1] = (days[-1][0], max(days[-1][1], last))
-        else:
-            days.append((first, last))
-    return _Replaced(tuple(days), undated)
+    spans = [days_of(one) for one in ones]
+    dated = [Period(start.toordinal(), end.toordinal()) for start, end in spans if start and end]
+    return _Replaced(lay(dated), undated=any(start is None for start, _ in spans))
 
 
 def _left(old: _Element, replaced: _Replaced, budget: _ByteBudget) -> Iterator[_Element]:
@@ -120,13 +109,13 @@ def _left(old: _Element, replaced: _Replaced, budget: _ByteBudget) -> Iterator[_
         yield _cut(old, date.fromordinal(first), date.fromordinal(last))
 
 
-def _gaps(first: int, last: int, days: tuple[tuple[int, int], ...]) -> Iterator[tuple[int, int]]:
+def _gaps(first: int, last: int, days: tuple[Period, ...]) -> Iterator[tuple[int, int]]:
     """The periods between the first and the last day that are not in `days`."""
-    at = bisect_left(days, first, key=lambda one: one[1])
-    while at < len(days) and days[at][0] <= last:
-        if days[at][0] > first:
-            yield first, days[at][0] - 1
-        first = days[at][1] + 1
+    at = bisect_left(days, first, key=lambda one: one.last)
+    while at < len(days) and days[at].first <= last:
+        if days[at].first > first:
+            yield first, days[at].first - 1
+        first = days[at].last + 1
         at += 1
     if first <= last:
         yield first, last
