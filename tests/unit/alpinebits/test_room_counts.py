@@ -15,9 +15,8 @@ from alpinehub.alpinebits.rules.room_counts import (
     Period,
     apply_complete_set,
     apply_delta,
+    cut,
     decode,
-    drop_after,
-    drop_before,
     encode,
     lay,
 )
@@ -97,7 +96,7 @@ def test_laying_again_and_writing_change_nothing(message: FreeRooms) -> None:
 @given(message=messages, day=st.integers(FIRST - 1, FIRST + 20))
 def test_cutting_keeps_what_is_on_one_side(message: FreeRooms, day: int) -> None:
     known = apply_complete_set(message)
-    later, earlier = drop_before(known, day), drop_after(known, day)
+    later, earlier = cut(known, first=day), cut(known, last=day)
     for told in (later.closings, *later.entries.values()):
         assert all(one.last >= day for one in told)
     for told in (earlier.closings, *earlier.entries.values()):
@@ -108,7 +107,7 @@ def test_cutting_keeps_what_is_on_one_side(message: FreeRooms, day: int) -> None
     ):
         assert nights(left) == {night for night in nights(told) if night[0] <= day}
     assert all(later.entries.values()) and all(earlier.entries.values())
-    assert drop_before(known, FIRST - 1).size == known.size == drop_after(known, FIRST + 20).size
+    assert cut(known, first=FIRST - 1).size == known.size == cut(known, last=FIRST + 20).size
 
 
 def nights(told: tuple[Period, ...]) -> set[tuple[int, Counts]]:

@@ -75,7 +75,7 @@ def apply_message(
     None: the outcome is an error.
     """
     today = from_us(now_us).date().toordinal()
-    near = room_counts.drop_after(message.rooms, today + FAR.days)
+    near = room_counts.cut(message.rooms, last=today + FAR.days)
     findings = []
     if near != message.rooms:
         findings.append(TOO_FAR)
@@ -87,7 +87,7 @@ def apply_message(
         if near.entries and {bool(key.room) for key in stored.entries} - {near.distinct}:
             text = "what is known is of the other kind: distinct rooms or room categories; send all"
             return None, failed(UNABLE, text, status=_SEND_FREEROOMS)
-        recent = room_counts.drop_before(stored, today - _PAST.days)
+        recent = room_counts.cut(stored, first=today - _PAST.days)
         result = room_counts.apply_delta(recent, near)
         findings += _advice(before.complete_at, now_us)
     if room_counts.is_free_while_closed(near, result.closings):

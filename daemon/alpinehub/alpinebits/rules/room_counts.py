@@ -7,7 +7,7 @@ include the same night, the last one applies.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from heapq import heappop, heappush
@@ -110,29 +110,18 @@ def is_free_while_closed(rooms: FreeRooms, closings: Sequence[Period]) -> bool:
     return False
 
 
-def drop_before(rooms: FreeRooms, day: int) -> FreeRooms:
-    """Without the periods that ended before a day."""
+def cut(rooms: FreeRooms, *, first: int = 0, last: int = date.max.toordinal()) -> FreeRooms:
+    """Without the periods that ended before the first night, and the nights after the last."""
 
-    def cut(periods: Iterable[Period]) -> tuple[Period, ...]:
-        return tuple(one for one in periods if one.last >= day)
+    def left(periods: Iterable[Period]) -> tuple[Period, ...]:
+        return tuple(
+            one if one.last <= last else one._replace(last=last)
+            for one in periods
+            if one.last >= first and one.first <= last
+        )
 
-    return _cut(rooms, cut)
-
-
-def drop_after(rooms: FreeRooms, day: int) -> FreeRooms:
-    """Without the nights after a day."""
-
-    def cut(periods: Iterable[Period]) -> tuple[Period, ...]:
-        return tuple(one._replace(last=min(one.last, day)) for one in periods if one.first <= day)
-
-    return _cut(rooms, cut)
-
-
-def _cut(rooms: FreeRooms, cut: Callable[[Iterable[Period]], tuple[Period, ...]]) -> FreeRooms:
-    entries = {key: cut(periods) for key, periods in rooms.entries.items()}
-    return FreeRooms(
-        cut(rooms.closings), {key: periods for key, periods in entries.items() if periods}
-    )
+    entries = {key: some for key, periods in rooms.entries.items() if (some := left(periods))}
+    return FreeRooms(left(rooms.closings), entries)
 
 
 class _Stored(msgspec.Struct, frozen=True):
