@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 from tests.integration.hub.material import Hub
+from tests.raw import raw
 
 from alpinehub.customers import duplicates
 from alpinehub.directory import directory_of
@@ -46,6 +47,16 @@ async def submission(
 async def store(hub: Hub, made: NormalisedSubmission) -> StoreResult:
     """What becomes of a submission."""
     return await store_submission(hub.ctx.store, made, now_us=hub.ctx.now_us())
+
+
+async def leave(hub: Hub, state: str, body: bytes, hotel: str = "DEMO") -> None:
+    """Store a submission that became no request."""
+    sql = (
+        "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
+        " SELECT s.id, ?, '{\"x\": 1}', ?, ?, 'r' FROM source s"
+        " JOIN hotel h ON h.id = s.hotel_id WHERE h.code = ?"
+    )
+    await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us, body, state, hotel]))
 
 
 async def customer_of(hub: Hub, reservation_id: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.integration.engine.stores import url_of
-from tests.integration.hub.guests import customer_of, settle, write
+from tests.integration.hub.guests import customer_of, leave, settle, write
 from tests.integration.hub.lenient import WIX, open_lenient, post_form, post_wix
 from tests.integration.hub.material import Hub, open_hub
 from tests.raw import raw
@@ -85,17 +85,6 @@ async def plant(hub: Hub) -> list[str]:
 
     async def unit(tx: Tx) -> None:
         await raw(tx, "UPDATE delivery SET sent_at = 1, client_id = 'pms'")
-        for body in (
-            b'{"data": {"field:email_1": "zwetschke.knoedel\\u0040planted.example"}}',
-            b"name=Knoedel&email=ZWETSCHKE.knoedel%40planted.example",
-            b'{"phone": "+39 0471 / 99 88 77", "name": "Zwetschke"}',
-        ):
-            await raw(
-                tx,
-                "INSERT INTO inbox (source_id, received_at, headers, body, state, error,"
-                " request_id) VALUES (1, 1, '{}', ?, 'review', 'missing:arrival', 'r')",
-                [body],
-            )
         await add(
             tx,
             HistoryEntry(
@@ -113,6 +102,12 @@ async def plant(hub: Hub) -> list[str]:
         )
 
     await hub.ctx.store.run(unit)
+    for body in (
+        b'{"data": {"field:email_1": "zwetschke.knoedel\\u0040planted.example"}}',
+        b"name=Knoedel&email=ZWETSCHKE.knoedel%40planted.example",
+        b'{"phone": "+39 0471 / 99 88 77", "name": "Zwetschke"}',
+    ):
+        await leave(hub, "review", body)
     refusal = Acknowledgement(accepted=(), rejected={second: "Frau Knoedel is known here"})
     recipient = Recipient(account_id=1, protocol=PROTOCOLS["2024-10"], client_id="pms")
     await acknowledge(hub.ctx, recipient, refusal)
@@ -431,24 +426,10 @@ async def test_address_is_found_however_a_submission_is_written(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await write(hub, email="eva+list@example.com")
-        await add_unmapped(hub, body)
+        await leave(hub, "review", body)
         found = await find(hub.ctx.store, email="eva+list@example.com")
         assert (await erase(hub.ctx.store, found, WHY)).inbox == 1
         assert bytes(await hub.one("SELECT body FROM inbox WHERE request_id = 'r'")) == b""
-
-
-async def add_unmapped(hub: Hub, body: bytes) -> None:
-    """Add a submission that waits in the review list."""
-
-    async def unit(tx: Tx) -> None:
-        await raw(
-            tx,
-            "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
-            " VALUES (1, 1, '{}', ?, 'review', 'r')",
-            [body],
-        )
-
-    await hub.ctx.store.run(unit)
 
 
 @pytest.mark.parametrize(
@@ -464,7 +445,7 @@ async def test_letter_after_a_backslash_that_was_written_belongs_to_the_address(
     async with open_hub(tmp_path) as hub:
         for email in ("ora@example.com", "nora@example.com"):
             await write(hub, email=email)
-        await add_unmapped(hub, body)
+        await leave(hub, "review", body)
         erased = [
             (await erase(hub.ctx.store, await find(hub.ctx.store, email=email), WHY)).inbox
             for email in ("ora@example.com", "nora@example.com")
@@ -476,7 +457,7 @@ async def test_letter_after_a_backslash_that_was_written_belongs_to_the_address(
 async def test_number_is_found_when_another_is_in_the_next_line(tmp_path: Path, phone: str) -> None:
     async with open_hub(tmp_path) as hub:
         await write(hub, email="", phone=phone)
-        await add_unmapped(hub, b'{"phone": "0660 1234567\\n0660 7654321"}')
+        await leave(hub, "review", b'{"phone": "0660 1234567\\n0660 7654321"}')
         found = await find(hub.ctx.store, phone=phone)
         assert (await erase(hub.ctx.store, found, WHY)).inbox == 1
 
@@ -486,7 +467,7 @@ async def test_plus_in_json_belongs_to_the_address(tmp_path: Path) -> None:
         await write(hub, email="eva@example.com")
         for message in ("100 % sure", ""):
             await write(hub, number="n-1", email="otto+eva@example.com", message=message)
-        await add_unmapped(hub, b'{"email": "otto+eva@example.com", "message": "100 % sure"}')
+        await leave(hub, "review", b'{"email": "otto+eva@example.com", "message": "100 % sure"}')
         erased = await erase(hub.ctx.store, await find(hub.ctx.store, email="eva@example.com"), WHY)
         assert (erased.inbox, erased.versions) == (0, 0)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from tests.integration.hub.guests import settle, write
+from tests.integration.hub.guests import leave, settle, write
 from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.raw import raw, until_blocked
 
@@ -29,6 +29,8 @@ pytestmark = pytest.mark.usefixtures("each_store")
 NEVER: dict[str, Any] = {
     f.name: 0 for f in dataclasses.fields(HubSettings) if f.name.endswith("_days")
 }
+
+PAST: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
 
 
 @asynccontextmanager
@@ -66,15 +68,7 @@ async def test_nothing_goes_when_nothing_is_to_go(tmp_path: Path) -> None:
 async def test_text_of_a_submission_goes_but_not_what_waits_for_a_person(tmp_path: Path) -> None:
     async with keeping(tmp_path, inbox_days=90) as hub:
         await write(hub, email="a@example.com", body=b"text")
-
-        async def leave() -> None:
-            sql = (
-                "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
-                " VALUES (1, ?, '{}', ?, 'review', 'r')"
-            )
-            await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us, b"text"]))
-
-        await leave()
+        await leave(hub, "review", b"text")
         assert await wait(hub, 89) == {}
         await write(hub, email="b@example.com", body=b"text")
         assert await wait(hub, 2) == {"inbox_days": 1}
@@ -117,15 +111,14 @@ async def test_request_goes_with_all_of_it_when_its_stay_is_over_and_nothing_wai
     tmp_path: Path,
 ) -> None:
     async with keeping(tmp_path, reservation_days=30) as hub:
-        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
         far: dict[str, Any] = {"arrival": date(2199, 1, 1), "departure": date(2199, 1, 3)}
-        gone = await write(hub, email="a@example.com", **past)
+        gone = await write(hub, email="a@example.com", **PAST)
         kept = [await write(hub, email="b@example.com", **far)]
         await hub.handle_events()
         await take_all(hub)
-        kept.append(await write(hub, email="c@example.com", **past))  # waits
+        kept.append(await write(hub, email="c@example.com", **PAST))  # waits
         assert await wait(hub, 29) == {}
-        kept.append(await write(hub, email="d@example.com", **past))
+        kept.append(await write(hub, email="d@example.com", **PAST))
         assert await wait(hub, 2) == {"reservation_days": 1}
         for table in ("delivery", "inbox", "reservation_history", "reservation_version"):
             ids = {row["reservation_id"] for row in await hub.rows(f"SELECT * FROM {table}")}
@@ -135,11 +128,10 @@ async def test_request_goes_with_all_of_it_when_its_stay_is_over_and_nothing_wai
 
 async def test_request_that_went_is_a_new_one_when_its_source_changes_it(tmp_path: Path) -> None:
     async with keeping(tmp_path, reservation_days=30) as hub:
-        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
-        gone = await write(hub, number="n-1", email="a@example.com", **past)
+        gone = await write(hub, number="n-1", email="a@example.com", **PAST)
         await take_all(hub)
         assert await wait(hub, 31) == {"reservation_days": 1}
-        again = await write(hub, number="n-1", email="a@example.com", message="again", **past)
+        again = await write(hub, number="n-1", email="a@example.com", message="again", **PAST)
         assert again != gone and await count(hub, "reservation_version") == 1
 
 
@@ -162,17 +154,16 @@ async def test_request_that_goes_just_now_is_a_new_one_when_its_source_changes_i
 
 async def test_customer_is_erased_when_he_did_not_write_for_long(tmp_path: Path) -> None:
     async with keeping(tmp_path, customer_days=365) as hub:
-        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
-        await write(hub, email="gone@example.com", last_name="Gone", **past)
+        await write(hub, email="gone@example.com", last_name="Gone", **PAST)
         await write(
             hub, email="comes@example.com", arrival=date(2199, 1, 1), departure=date(2199, 1, 8)
         )
-        await write(hub, email="again@example.com", **past)
+        await write(hub, email="again@example.com", **PAST)
         await take_all(hub)
-        await write(hub, email="waits@example.com", **past)
+        await write(hub, email="waits@example.com", **PAST)
         await settle(hub)
         assert await wait(hub, 300) == {}
-        await write(hub, email="again@example.com", **past)
+        await write(hub, email="again@example.com", **PAST)
         assert await wait(hub, 66) == {"customer_days": 1}
         left = [row["email"] for row in await hub.rows("SELECT email FROM customer ORDER BY id")]
         assert left == ["comes@example.com", "again@example.com", "waits@example.com"]
@@ -185,11 +176,10 @@ async def test_customer_is_erased_when_he_did_not_write_for_long(tmp_path: Path)
 
 async def test_customer_who_wrote_since_he_was_looked_at_stays(tmp_path: Path) -> None:
     async with keeping(tmp_path) as hub:
-        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
-        await write(hub, email="again@example.com", **past)
+        await write(hub, email="again@example.com", **PAST)
         hub.harness.advance(days=400)
         looked_at = hub.ctx.now_us()
-        await write(hub, email="again@example.com", **past)
+        await write(hub, email="again@example.com", **PAST)
         await take_all(hub)
         [known] = await hub.rows("SELECT id FROM customer")
         assert await retention._erase_customers(hub.ctx, [known["id"]], looked_at) == 0
@@ -202,22 +192,12 @@ async def test_inbox_is_read_once_for_many_customers(
 ) -> None:
     monkeypatch.setattr(retention, "PERSONS", 3)
     async with keeping(tmp_path, customer_days=365) as hub:
-        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
         names = [f"guest{number}@example.com" for number in range(10)]
         for name in names:
-            await write(hub, email=name, **past)
+            await write(hub, email=name, **PAST)
         await take_all(hub)
-        said = f"<{names[0]}> {names[9]}.".encode()
-
-        async def leave(tx: Tx) -> None:
-            sql = (
-                "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
-                " VALUES (1, ?, '{}', ?, 'rejected', 'r')"
-            )
-            for body in (said, b"another@example.com"):
-                await raw(tx, sql, [tx.now_us, body])
-
-        await hub.ctx.store.run(leave)
+        await leave(hub, "rejected", f"<{names[0]}> {names[9]}.".encode())
+        await leave(hub, "rejected", b"another@example.com")
         looks: list[int] = []
         look = traces._look_at_inbox
 
@@ -237,9 +217,8 @@ async def test_customers_who_write_while_others_are_erased_stay(
 ) -> None:
     monkeypatch.setattr(retention, "PERSONS", 2)
     async with keeping(tmp_path, customer_days=365) as hub:
-        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
         for number in range(5):
-            await write(hub, email=f"guest{number}@example.com", **past)
+            await write(hub, email=f"guest{number}@example.com", **PAST)
         await take_all(hub)
 
         async def meanwhile(*args: Any) -> Any:
@@ -261,41 +240,23 @@ async def test_submission_that_waits_is_left_when_its_old_customer_is_erased(
     tmp_path: Path,
 ) -> None:
     async with keeping(tmp_path, customer_days=365) as hub:
-        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
-        await write(hub, email="gone@example.com", **past)
+        await write(hub, email="gone@example.com", **PAST)
         await take_all(hub)
-
-        async def leave(tx: Tx) -> None:
-            sql = (
-                "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
-                " VALUES (1, ?, '{}', ?, ?, 'r')"
-            )
-            for state in ("received", "review", "rejected"):
-                await raw(tx, sql, [tx.now_us, b'{"email": "gone@example.com"}', state])
-
         hub.harness.advance(days=364)
-        await hub.ctx.store.run(leave)
+        for state in ("received", "review", "rejected"):
+            await leave(hub, state, b'{"email": "gone@example.com"}')
         assert await wait(hub, 2) == {"customer_days": 1}
         rows = await hub.rows("SELECT state, body FROM inbox WHERE request_id = 'r' ORDER BY id")
         left = [(row["state"], bool(row["body"])) for row in rows]
         assert left == [("received", True), ("review", True), ("rejected", False)]
 
 
-async def chosen(hub: Hub, hotel_id: int, settings: str) -> None:
-    """What an operator chose for a hotel, and something to be kept for it."""
-    source = await hub.one(f"SELECT id FROM source WHERE hotel_id = {hotel_id}")
-
-    async def unit(tx: Tx) -> None:
-        await raw(tx, "UPDATE hotel SET settings = ? WHERE id = ?", [settings, hotel_id])
-        told = [source, tx.now_us, b"text"]
-        await raw(
-            tx,
-            "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
-            " VALUES (?, ?, '{}', ?, 'rejected', 'r')",
-            told,
-        )
-
-    await hub.ctx.store.run(unit)
+async def open_hotel(hub: Hub, code: str, settings: str) -> None:
+    """A hotel with settings of its own, and a source."""
+    await add_hotel(hub.ctx.store, NewHotel(code=code, name=code))
+    await add_source(hub.ctx, code, "generic", "website", f"secret-of-{code}")
+    sql = "UPDATE hotel SET settings = ? WHERE code = ?"
+    await hub.ctx.store.run(lambda tx: raw(tx, sql, [settings, code]))
 
 
 async def test_hotel_has_a_retention_of_its_own(tmp_path: Path) -> None:
@@ -305,9 +266,8 @@ async def test_hotel_has_a_retention_of_its_own(tmp_path: Path) -> None:
             ("SHORT", '{"retention": {"inbox_days": 5}, "of_a_newer_program": [1]}'),
             ("BAD", '{"retention": 7}'),
         ):
-            id_ = await add_hotel(hub.ctx.store, NewHotel(code=code, name=code))
-            await add_source(hub.ctx, code, "generic", "website", f"secret-of-{code}")
-            await chosen(hub, id_, settings)
+            await open_hotel(hub, code, settings)
+            await leave(hub, "rejected", b"text", code)
         await write(hub, email="a@example.com", body=b"text")
         assert await wait(hub, 6) == {"inbox_days": 1}
         assert await wait(hub, 85) == {"inbox_days": 1}
@@ -336,16 +296,6 @@ async def test_primary_does_it_by_itself(tmp_path: Path) -> None:
         assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 0
 
 
-async def leave_open(hub: Hub, state: str, hotel: str = "DEMO") -> None:
-    """A submission that nobody can map, or whose event is a dead letter."""
-    sql = (
-        "INSERT INTO inbox (source_id, received_at, headers, body, state, error, request_id)"
-        f" SELECT s.id, ?, '{{\"x\": 1}}', ?, '{state}', 'why', 'r' FROM source s"
-        " JOIN hotel h ON h.id = s.hotel_id WHERE h.code = ?"
-    )
-    await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us, b"Eva Rossi", hotel]))
-
-
 @pytest.mark.parametrize("state", ["review", "received"])
 async def test_submission_that_nobody_settles_is_rejected_with_its_text_after_an_alert(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str
@@ -356,18 +306,14 @@ async def test_submission_that_nobody_settles_is_rejected_with_its_text_after_an
         return [one for one in told if "will be rejected" in one]
 
     async with keeping(tmp_path, review_days=60) as hub:
-        store = hub.ctx.store
-        await add_hotel(store, NewHotel(code="KEEPS", name="x"))
-        await add_source(hub.ctx, "KEEPS", "generic", "form", "one-more-secret")
-        settings = """UPDATE hotel SET settings = '{"retention": {"review_days": 0}}'"""
-        await store.run(lambda tx: raw(tx, f"{settings} WHERE code = 'KEEPS'"))
-        await leave_open(hub, state)
-        await leave_open(hub, state, "KEEPS")
+        await open_hotel(hub, "KEEPS", '{"retention": {"review_days": 0}}')
+        await leave(hub, state, b"Eva Rossi")
+        await leave(hub, state, b"Eva Rossi", "KEEPS")
         assert await wait(hub, 45) == {} and alerts() == []
         assert await wait(hub, 2) == {}
         [said] = alerts()
         assert "hotel DEMO" in said and "1 of them within 14 days, the first in 13" in said
-        await leave_open(hub, state)
+        await leave(hub, state, b"Eva Rossi")
         assert await wait(hub, 14) == {"review_days": 1}
         sql = "SELECT state, error, body, headers, handled_at FROM inbox ORDER BY id"
         gone, kept, new = await hub.rows(sql)
@@ -383,8 +329,7 @@ async def test_nothing_is_left_of_a_request_that_went_before_its_events_were_han
 ) -> None:
     """On the one store a reference would be broken, on the other a row would be left for ever."""
     async with keeping(tmp_path, reservation_days=30, history_days=700) as hub:
-        past: dict[str, Any] = {"arrival": date(2020, 1, 1), "departure": date(2020, 1, 3)}
-        await write(hub, email="a@example.com", **past)
+        await write(hub, email="a@example.com", **PAST)
         await take_all(hub)
         assert await wait(hub, 31) == {"reservation_days": 1}
         await hub.handle_events()
