@@ -179,9 +179,12 @@ async def dead(how: str, folder: Path) -> AsyncIterator[str]:
         yield peer.url.replace("http:", "https:")
 
 
-@pytest.mark.parametrize("how", ["refuses", "is not trusted", "says nothing"])
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("refuses", "refused"), ("is not trusted", "certificate"), ("says nothing", "within 0.3 s")],
+)
 async def test_server_that_was_dead_is_pushed_no_change_of_what_it_never_got(
-    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, how: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     software = HotelSoftware()
     async with open_hub(tmp_path, push_private=True) as hub:
@@ -192,7 +195,8 @@ async def test_server_that_was_dead_is_pushed_no_change_of_what_it_never_got(
             with monkeypatch.context() as impatient:
                 impatient.setattr(push_target, "HTTP_TIMEOUT_S", 0.3)
                 await hub.harness.drain(within=timedelta(seconds=60))
-        assert (await state(hub))["failures"] == 4
+        told = await state(hub)
+        assert told["failures"] == 4 and said in str(told["last_error"])
         assert await hub.one("SELECT count(*) FROM delivery WHERE sent_at IS NOT NULL") == 0
         assert await hub.one("SELECT count(*) FROM reservation_event") == 0
         await book(hub, 1, **PRICE, adults=3)
@@ -303,18 +307,21 @@ async def test_hotel_that_is_unknown_there_delays_no_other_of_the_same_account(
         assert (await state(hub, "ROSE"))["failures"] == 0
 
 
-async def test_request_that_the_other_side_cannot_read_keeps_no_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answer", [http("ERROR:oops", "500 No"), b"SSH-2.0\r\n"])
+async def test_request_that_the_other_side_cannot_read_keeps_no_other(
+    tmp_path: Path, answer: bytes
+) -> None:
     def choke(asked: Asked) -> bytes | None:
-        return http("ERROR:oops", "500 No") if b"Poison" in asked.document else None
+        return answer if b"Poison" in asked.document else None
 
     software = HotelSoftware(otherwise=choke)
     async with pushing(tmp_path, software) as (hub, _):
         bad = await book(hub, 1, last_name="Poison")
         good = [await book(hub, number) for number in range(2, 6)]
-        await hub.harness.drain(within=timedelta(seconds=30))
+        await hub.harness.drain(within=timedelta(minutes=5))
         assert await acked(hub) == {bad: False, **dict.fromkeys(good, True)}
         software.otherwise = None
-        await hub.harness.drain(within=timedelta(minutes=3))
+        await hub.harness.drain(within=timedelta(minutes=15))
         assert await acked(hub) == {bad: True, **dict.fromkeys(good, True)}
         assert all(software.ids.count(one) <= 3 for one in good)
 
@@ -335,18 +342,6 @@ async def test_however_many_the_other_side_cannot_read_the_others_come(tmp_path:
         software.otherwise = None
         await hub.harness.drain(within=timedelta(minutes=5))
         assert all((await acked(hub)).values())
-
-
-async def test_request_at_which_the_other_side_hangs_up_keeps_no_other(tmp_path: Path) -> None:
-    def hang_up(asked: Asked) -> bytes | None:
-        return b"SSH-2.0\r\n" if b"Poison" in asked.document else None
-
-    software = HotelSoftware(otherwise=hang_up)
-    async with pushing(tmp_path, software) as (hub, _):
-        bad = await book(hub, 1, last_name="Poison")
-        good = await book(hub, 2)
-        await hub.harness.drain(within=timedelta(minutes=5))
-        assert await acked(hub) == {bad: False, good: True}
 
 
 async def test_undeliverable_request_waits_without_a_push_of_nothing(tmp_path: Path) -> None:
@@ -462,14 +457,3 @@ async def test_private_addresses_are_called_only_where_the_operator_says_so(
             client = await find_client(hub.ctx, "demo")
             await client.call("OTA_Ping:Handshaking", b"<OTA_PingRQ/>")
         assert "push_private" in refused.value.hint
-
-
-async def test_certificate_of_the_other_side_is_checked(tmp_path: Path) -> None:
-    software = HotelSoftware()
-    async with open_hub(tmp_path, push_private=True) as hub, scripted(
-        software.answer, tls=make_certificate(tmp_path)
-    ) as peer:  # fmt: skip
-        await target(hub, "demo", peer.url.replace("http:", "https:"))
-        await book(hub)
-        await hub.handle_events()
-        assert "certificate" in str((await state(hub))["last_error"]) and software.came == []
