@@ -139,24 +139,17 @@ async def test_change_of_an_account_counts_in_another_process_within_promise(
 ) -> None:
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
 
-        async def let_in(password: str = "demo") -> bool:
-            return await authenticate(hub.ctx, "demo", password) is not None
+        async def opens(password: str, opened: bool = True) -> bool:
+            return (await authenticate(hub.ctx, "demo", password) is not None) == opened
 
-        async def shut_out() -> bool:
-            return not await let_in()
-
-        assert await let_in()
+        assert await opens("demo")
         await set_password(other.ctx.store, "demo", "new")
-        await within_promise(shut_out)
-        assert await let_in("new")
+        await within_promise(lambda: opens("demo", False))
+        assert await opens("new")
         await set_account_disabled(other.ctx.store, "demo", True)
-        await within_promise(lambda: shut_in(let_in))
+        await within_promise(lambda: opens("new", False))
         await set_account_disabled(other.ctx.store, "demo", False)
-        await within_promise(lambda: let_in("new"))
-
-
-async def shut_in(let_in: Callable[[str], Awaitable[bool]]) -> bool:
-    return not await let_in("new")
+        await within_promise(lambda: opens("new"))
 
 
 @on_each_store
