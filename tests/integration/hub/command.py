@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
+import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.integration.alpinebits_client.peers import Done
 from tests.integration.engine.stores import url_of
 from tests.integration.hub.material import MASTER_KEY
 from tests.servers import fork_server
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+Run = Callable[..., Awaitable[Done]]
 
 
 def configure(folder: Path, sections: str = "") -> Path:
@@ -31,11 +32,16 @@ def configure(folder: Path, sections: str = "") -> Path:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run `alpinehub ...` with the configuration of the test."""
+    """Run `alpinehub ...` with the configuration of the test; it must end with the exit code."""
     config = configure(tmp_path)
 
-    def run_(*words: str, given: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
+    async def run_(*words: str, code: int = 0, given: str = "", **variables: str) -> Done:
         environment = {"PYTHONPATH": ":".join(sys.path), "CORDATA_CONFIG": str(config)}
-        return fork_server.run("alpinehub", words, given=given, environment=environment | variables)
+        done = await asyncio.to_thread(
+            fork_server.run, "alpinehub", words, given=given, environment=environment | variables
+        )
+        assert done.returncode == code, done.stderr
+        assert "--debug" in words or "Traceback" not in done.stderr
+        return Done(code, done.stdout, done.stderr)
 
     return run_

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from tests.integration.alpinebits.hotel_data import (
     push_rooms,
 )
 from tests.integration.alpinebits.hub import open_hub
+from tests.integration.alpinebits_client.peers import Done
 from tests.integration.hub.command import Run
 from tests.integration.hub.material import forget_directory
 from tests.integration.hub.stores import on_sqlite
@@ -28,21 +27,14 @@ from alpinehub.models import Settings
 
 pytestmark = pytest.mark.usefixtures("each_store")
 
-Done = subprocess.CompletedProcess[str]
-
 
 async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) -> None:
     async with open_hub(tmp_path) as hub:
-
-        async def command(*words: str) -> Done:
-            return await asyncio.to_thread(run, "hotel", *words)
-
         await hub.execute("UPDATE hotel SET settings = ?", '{"off": ["of_tomorrow"], "newer": [1]}')
-        done = await command(
-            *("set", "H1", "--off", "rooms", "--off", "deltas", "--stale-after", "6"),
+        await run(
+            *("hotel", "set", "H1", "--off", "rooms", "--off", "deltas", "--stale-after", "6"),
             *("--alert-email", "a@b.example, c@d.example", "--name", " Post "),
         )
-        assert done.returncode == 0, done.stderr
         text = await hub.one("SELECT settings FROM hotel")
         assert json.loads(text) == {
             "off": ["deltas", "of_tomorrow", "rooms"],
@@ -51,23 +43,22 @@ async def test_features_are_taken_away_and_given_back(tmp_path: Path, run: Run) 
             "alert_email": "a@b.example, c@d.example",
         }
         assert "does not support" in (await push_rooms(hub, entry(DZ))).text
-        done = await command("set", "H1", "--on", "deltas", "--stale-after", "default", "--json")
-        shown = json.loads(done.stdout)
+        words = ("--on", "deltas", "--stale-after", "default", "--json")
+        shown = (await run("hotel", "set", "H1", *words)).json
         assert shown["features_off"] == ["of_tomorrow", "rooms"] and "deltas" in shown["features"]
         assert shown["settings"] == {"newer": [1], "alert_email": "a@b.example, c@d.example"}
         assert shown["name"] == "Post" and shown["region"] == "IT"
-        await command("set", "H1", "--on", "rooms", "--alert-email", "")
+        await run("hotel", "set", "H1", "--on", "rooms", "--alert-email", "")
         assert json.loads(await hub.one("SELECT settings FROM hotel"))["off"] == ["of_tomorrow"]
 
 
 async def test_hotel_is_given_a_retention_of_its_own(tmp_path: Path, run: Run) -> None:
     async with open_hub(tmp_path) as hub:
 
-        async def choose(*words: str) -> Done:
-            return await asyncio.to_thread(run, "hotel", "set", "H1", *words)
+        async def choose(*words: str, code: int = 0) -> Done:
+            return await run("hotel", "set", "H1", *words, code=code)
 
-        kept = ("--retention", "inbox_days=7", "--retention", "customer_days=0")
-        assert (await choose(*kept)).returncode == 0
+        await choose("--retention", "inbox_days=7", "--retention", "customer_days=0")
         told = json.loads(await hub.one("SELECT settings FROM hotel"))
         assert told == {"retention": {"inbox_days": 7, "customer_days": 0}}
         await choose("--retention", "inbox_days=default", "--off", "rooms")
@@ -76,8 +67,7 @@ async def test_hotel_is_given_a_retention_of_its_own(tmp_path: Path, run: Run) -
         await choose("--retention", "customer_days=default", "--on", "rooms")
         assert await hub.one("SELECT settings FROM hotel") is None
         for wrong in ("inbox_day=7", "inbox_days=x", "inbox_days"):
-            done = await choose("--retention", wrong)
-            assert done.returncode == 2 and "inbox_days" in done.stderr
+            assert "inbox_days" in (await choose("--retention", wrong, code=2)).err
 
 
 async def test_numbers_are_read_again_when_the_region_of_a_hotel_changes(
@@ -91,8 +81,7 @@ async def test_numbers_are_read_again_when_the_region_of_a_hotel_changes(
             )
         await merge_duplicates(hub.ctx.store)
         assert await hub.one("SELECT sum(phone_due) FROM customer") == 0
-        done = await asyncio.to_thread(run, "hotel", "set", "H1", "--region", "AT")
-        assert done.returncode == 0, done.stderr
+        await run("hotel", "set", "H1", "--region", "AT")
         await merge_duplicates(hub.ctx.store)
         assert await hub.one("SELECT email FROM customer") == "eva@example.com"
 
@@ -105,26 +94,24 @@ async def test_what_was_told_is_shown(tmp_path: Path, run: Run) -> None:
         await push_content(hub, "Inventory", BASIC)
         await push_plans(hub, plan("A"))
 
-        async def told(*words: str) -> str:
-            done = await asyncio.to_thread(run, "hotel", *words)
-            assert done.returncode == 0, done.stderr
-            return done.stdout
+        async def told(*words: str) -> Done:
+            return await run("hotel", *words)
 
-        rows = json.loads(await told("data", "H1", "freerooms", "--json"))["items"]
+        rows = (await told("data", "H1", "freerooms", "--json")).json["items"]
         assert [(row["category"], row["bookable"]) for row in rows] == [("closed", 0), ("DZ", 3)]
-        assert (await told("data", "H1", "freerooms")).splitlines()[0].startswith("CATEGORY")
-        assert (await told("data", "H1", "inventory")).startswith("<HotelDescriptiveContent ")
-        assert await told("data", "H1", "info") == ""
-        assert "Titel A" in await told("data", "H1", "rates")
-        assert json.loads(await told("data", "H1", "activities", "--json"))["items"] == []
-        messages = json.loads(await told("messages", "H1", "--limit", "2", "--json"))["items"]
+        assert (await told("data", "H1", "freerooms")).out.splitlines()[0].startswith("CATEGORY")
+        assert (await told("data", "H1", "inventory")).out.startswith("<HotelDescriptiveContent ")
+        assert (await told("data", "H1", "info")).out == ""
+        assert "Titel A" in (await told("data", "H1", "rates")).out
+        assert (await told("data", "H1", "activities", "--json")).json["items"] == []
+        messages = (await told("messages", "H1", "--limit", "2", "--json")).json["items"]
         assert [row["action"].partition(":")[2] for row in messages] == ["RatePlans", "Inventory"]
-        stored = json.loads(await told("show", "H1", "--json"))
+        stored = (await told("show", "H1", "--json")).json
         assert stored["data"][0]["kind"] == "freerooms"
         assert stored["created_at"] == "2024-01-02T13:26:27.938+00:00"
         shown = await told("show", "H1")
         for word in ("freerooms", "inventory", "rates A", "Hotel H1", "closing_seasons"):
-            assert word in shown
+            assert word in shown.out
 
 
 @on_sqlite
@@ -154,9 +141,7 @@ async def test_command_says_what_to_do_when_it_fails(
     tmp_path: Path, run: Run, words: tuple[str, ...], code: int, said: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
-        finished = await asyncio.to_thread(run, "hotel", *words)
-        assert (finished.returncode, "Traceback" in finished.stderr) == (code, False)
-        assert said in finished.stderr
+        assert said in (await run("hotel", *words, code=code)).err
         assert await hub.one("SELECT settings FROM hotel") is None
 
 
@@ -164,8 +149,8 @@ async def test_settings_that_cannot_be_read_are_not_overwritten(tmp_path: Path, 
     async with open_hub(tmp_path) as hub:
         for text in ("[1]", "{"):
             await hub.execute("UPDATE hotel SET settings = ?", text)
-            finished = await asyncio.to_thread(run, "hotel", "set", "H1", "--off", "rooms")
-            assert finished.returncode == 1 and "cannot be read" in finished.stderr
+            refused = await run("hotel", "set", "H1", "--off", "rooms", code=1)
+            assert "cannot be read" in refused.err
             assert await hub.one("SELECT settings FROM hotel") == text
 
 

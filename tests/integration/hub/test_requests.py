@@ -192,14 +192,12 @@ async def test_command_finds_what_is_undeliverable_behind_ten_thousand_newer_one
             (("--state", "waiting", "--after", waits), []),
             (("--state", "open", "--limit", "1"), [waits]),
         ):
-            done = await asyncio.to_thread(run, "requests", "list", "--json", *words)
-            assert done.returncode == 0, done.stderr
-            found = json.loads(done.stdout)
+            found = (await run("requests", "list", "--json", *words)).json
             assert [one["id"] for one in found["items"]] == ids, words
             assert (found["next"] is not None) == ("--limit" in words)
-        done = await asyncio.to_thread(run, "requests", "list", "--state", "rejected")
-        assert "nothing found" not in done.stderr
-        assert "10000 guest requests examined\nthere is more: --after f" in done.stderr
+        done = await run("requests", "list", "--state", "rejected")
+        assert "nothing found" not in done.err
+        assert "10000 guest requests examined\nthere is more: --after f" in done.err
 
 
 async def test_resend_sends_again_what_was_refused_and_the_history_keeps_why(
@@ -355,10 +353,8 @@ async def test_command_lists_shows_resends_and_cancels(tmp_path: Path, run: Run)
         other = (await store(hub, made)).reservation_id
 
         async def command(*words: str, code: int = 0) -> str:
-            done = await asyncio.to_thread(run, "requests", *words)
-            assert done.returncode == code, done.stderr
-            assert "Traceback" not in done.stderr
-            return done.stdout if code == 0 else done.stderr
+            done = await run("requests", *words, code=code)
+            return done.out if code == 0 else done.err
 
         await send(hub, READ, read_rq("DEMO"), "2018-10")
         table = await command("list", "--hotel", "DEMO")
@@ -399,8 +395,7 @@ async def test_history_names_who_gave_the_command_and_not_who_he_says_he_is(
     async with open_hub(tmp_path) as hub:
         one = await book(hub)
         named = {"LOGNAME": "mallory", "USER": "mallory"}
-        done = await asyncio.to_thread(run, "requests", "cancel", one, **named)
-        assert done.returncode == 0, done.stderr
+        await run("requests", "cancel", one, **named)
         found = await listing.find_request(hub.ctx.store, one)
         me = pwd.getpwuid(os.getuid()).pw_name
         assert found["history"][-1]["detail"] == {"by": me}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import re
@@ -126,15 +125,13 @@ async def test_command_warns_when_hotels_share_a_google_key(tmp_path: Path, run:
     async with open_lenient(tmp_path, now=None) as hub:
         await add_hotel(hub.ctx.store, NewHotel(code="HAUS/1", name="Haus"))
         words = ("source", "add", "HAUS/1", "leads", "--kind", "google", "--secret-stdin")
-        done = await asyncio.to_thread(run, *words, "--json", given=f"{GOOGLE_KEY}\n")
-        assert done.returncode == 0, done.stderr
-        path = json.loads(done.stdout)["path"]
-        assert "warning: DEMO has this key" in done.stderr
+        done = await run(*words, "--json", given=f"{GOOGLE_KEY}\n")
+        path = done.json["path"]
+        assert "warning: DEMO has this key" in done.err
         forget_directory(hub.ctx)
         answer = await hub.post(GOOGLE, path=path, headers={"x-webhook-secret": None})
         assert answer.status == 200
-        done = await asyncio.to_thread(run, "source", "rotate", "HAUS/1", "leads")
-        assert done.returncode == 0 and "warning" not in done.stderr
+        assert "warning" not in (await run("source", "rotate", "HAUS/1", "leads")).err
 
 
 @on_sqlite
@@ -142,40 +139,29 @@ async def test_command_adds_shows_and_rotates_sources_of_every_kind(
     tmp_path: Path, run: Run
 ) -> None:
     async with open_lenient(tmp_path, now=None) as hub:
-
-        async def command(*words: str) -> str:
-            finished = await asyncio.to_thread(run, *words)
-            assert finished.returncode == 0, finished.stderr
-            return str(finished.stdout)
-
-        made = json.loads(
-            await command(
-                "source", "add", "DEMO", "home", "--kind", "form", "--option",
-                "redirect=https://x.example/", "--json",
-            )
-        )  # fmt: skip
+        option = ("--option", "redirect=https://x.example/")
+        added = await run("source", "add", "DEMO", "home", "--kind", "form", *option, "--json")
+        made = added.json
         assert made["path"] == f"/api/webhook/form/DEMO/{made['secret']}"
-        said = await command("source", "add", "DEMO", "lead", "--kind", "google")
-        assert "post to: https://HOST/api/webhook/google/DEMO\n" in said
-        rotated = json.loads(await command("source", "rotate", "DEMO", "home", "--json"))
+        said = await run("source", "add", "DEMO", "lead", "--kind", "google")
+        assert "post to: https://HOST/api/webhook/google/DEMO\n" in said.out
+        rotated = (await run("source", "rotate", "DEMO", "home", "--json")).json
         assert rotated["before_until"] and rotated["secret"] != made["secret"]
         assert rotated["path"].endswith(rotated["secret"])
-        once = await command("source", "rotate", "DEMO", "lead")
-        assert re.search(r"the old one is accepted until 2[0-9-]+T[0-9:.]+Z\n", once)
-        at_once = await command("source", "rotate", "DEMO", "lead", "--keep", "0")
-        assert "the old one is no longer accepted\n" in at_once
-        await command("source", "set", "DEMO", "home", "--option", "honeypot=url2")
-        kept = await command("account", "rotate", "demo", "--keep", "2h")
-        assert "the old one is accepted for another 7200 s\n" in kept
+        once = await run("source", "rotate", "DEMO", "lead")
+        assert re.search(r"the old one is accepted until 2[0-9-]+T[0-9:.]+Z\n", once.out)
+        at_once = await run("source", "rotate", "DEMO", "lead", "--keep", "0")
+        assert "the old one is no longer accepted\n" in at_once.out
+        await run("source", "set", "DEMO", "home", "--option", "honeypot=url2")
+        kept = await run("account", "rotate", "demo", "--keep", "2h")
+        assert "the old one is accepted for another 7200 s\n" in kept.out
         for path in (made["path"], rotated["path"]):
             forget_directory(hub.ctx)
             sent = {"content-type": "application/x-www-form-urlencoded", "x-webhook-secret": None}
             assert (await hub.post(body=b"a=b", path=path, headers=sent)).status == 303
         await hub.handle_events()
-        shown = await command("source", "show", "DEMO", "home")
-        assert "honeypot" in shown and "FORM  FIELDS\n-     a\n" in shown
-        assert rotated["secret"] not in shown
-        weak = await asyncio.to_thread(
-            run, "source", "add", "DEMO", "w", "--kind", "wix", "--secret-stdin", given="short\n"
-        )
-        assert weak.returncode == 1 and "20 to 128" in weak.stderr
+        shown = await run("source", "show", "DEMO", "home")
+        assert "honeypot" in shown.out and "FORM  FIELDS\n-     a\n" in shown.out
+        assert rotated["secret"] not in shown.out
+        words = ("source", "add", "DEMO", "w", "--kind", "wix", "--secret-stdin")
+        assert "20 to 128" in (await run(*words, given="short\n", code=1)).err
