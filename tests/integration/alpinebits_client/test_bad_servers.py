@@ -22,7 +22,7 @@ from tests.integration.alpinebits_client.peers import (
     make_certificate,
     scripted,
 )
-from tests.integration.engine.stores import url_of
+from tests.integration.hub.command import configure
 from tests.integration.hub.material import BOOKING, open_hub
 from tests.servers.process import free_port
 
@@ -234,12 +234,8 @@ async def test_request_that_is_printed_as_xml_commands_no_terminal(tmp_path: Pat
     async with open_hub(tmp_path) as hub:
         message = "Hallo \x9b31m und \u202eäß"
         one = (await hub.post({**BOOKING, "message": message})).id
-        config = tmp_path / "cordata.toml"
-        config.write_text(
-            f'[paths]\nstate = "{tmp_path}"\nruntime = "{tmp_path / "run"}"\n'
-            f'[store]\nurl = "{url_of(tmp_path)}"\n'
-        )
-        words = ("requests", "show", one, "--xml", "2024-10", "--config", str(config))
+        config = str(configure(tmp_path))
+        words = ("requests", "show", one, "--xml", "2024-10", "--config", config)
         shown = await asyncio.to_thread(on_terminal, *words)
         assert "<OTA_ResRetrieveRS" in shown and "äß" in shown
         assert not set(shown) & set("\x1b\x9b\u202e")
