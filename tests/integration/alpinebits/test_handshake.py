@@ -79,6 +79,7 @@ def test_handshake_reads_escaped_json() -> None:
     [
         *("hello", "[]", '"x"', "1", '{"versions":{}}', '{"versions":["2024-10"]}', "[" * 100_000),
         *('{"versions":[{"version":1}]}', '{"versions":[{"version":"1","actions":[{}]}]}'),
+        *("", "null", "\ud800", '{"versions":[{}]}'),
     ],
 )
 def test_handshake_has_no_answer_when_echo_is_not_capabilities(echo: str) -> None:
