@@ -30,10 +30,10 @@ async def send(
 
 
 async def waiting(
-    hub: Hub, version: str = "2024-10", user: str = "demo"
+    hub: Hub, version: str = "2024-10", user: str = "demo", start: str = ""
 ) -> list[tuple[str, str, str]]:
     """(ResStatus, UniqueID type, ID) of what is delivered."""
-    answer = await send(hub, READ, read_rq("DEMO"), version, user)
+    answer = await send(hub, READ, read_rq("DEMO", start), version, user)
     assert answer.status == 200
     assert material.problems(answer.body, version) == []
     pattern = r'ResStatus="(\w+)"[^>]*><UniqueID Type="(\d+)" ID="(\w+)"'
@@ -44,3 +44,11 @@ async def acknowledge(hub: Hub, kind: int, unique_id: str, user: str = "demo") -
     document = notif_report_rq(((kind, unique_id),), {})
     answer = await send(hub, ACKNOWLEDGE, document, "2024-10", user)
     assert b"<Success/>" in answer.body
+
+
+async def take(hub: Hub, user: str = "demo") -> list[str]:
+    """Poll and acknowledge: the ResStatus of each that was given."""
+    given = await waiting(hub, user=user)
+    for _, kind, unique_id in given:
+        await acknowledge(hub, int(kind), unique_id, user)
+    return [status for status, _, _ in given]

@@ -7,19 +7,11 @@ from typing import Any
 
 import pytest
 from tests.integration.hub.material import BOOKING, PRICE, Answer, Hub, open_hub
-from tests.integration.hub.software import acknowledge, waiting
+from tests.integration.hub.software import take
 from tests.integration.hub.test_generic import CANCEL
 
 pytestmark = pytest.mark.usefixtures("each_store")
 BOOKED: dict[str, Any] = {**BOOKING, **PRICE}
-
-
-async def take(hub: Hub) -> list[str]:
-    """Poll and acknowledge: the ResStatus of each that was given."""
-    given = await waiting(hub)
-    for _, kind, unique_id in given:
-        await acknowledge(hub, int(kind), unique_id)
-    return [status for status, _, _ in given]
 
 
 async def say(hub: Hub, payload: dict[str, Any], **more: Any) -> Answer:

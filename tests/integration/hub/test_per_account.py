@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import read_rq
 from tests.integration.hub.command import Run
 from tests.integration.hub.guests import write
 from tests.integration.hub.material import BOOKING, PRICE, Hub, forget_directory, open_hub
-from tests.integration.hub.software import READ, acknowledge, send, waiting
+from tests.integration.hub.software import READ, send, take, waiting
 from tests.integration.hub.test_generic import CANCEL
 
 from alpinehub.accounts import add_account, grant, revoke
@@ -26,7 +25,6 @@ from alpinehub.sources import add_source
 
 pytestmark = pytest.mark.usefixtures("each_store")
 BOOKED: dict[str, Any] = {**BOOKING, **PRICE}
-_GIVEN = re.compile(r'ResStatus="(\w+)"[^>]*><UniqueID Type="(\d+)" ID="(\w+)"')
 
 
 async def login(hub: Hub, name: str, **more: Any) -> None:
@@ -42,18 +40,8 @@ async def polled(hub: Hub, user: str = "demo") -> list[str]:
 
 async def selected(hub: Hub, user: str = "demo") -> list[str]:
     """The ids of all that a poll with Start gives an account."""
-    document = read_rq("DEMO", "2020-01-01T00:00:00Z")
-    answer = await send(hub, READ, document, "2024-10", user)
-    assert answer.status == 200 and material.problems(answer.body, "2024-10") == []
-    return [unique_id for _, _, unique_id in _GIVEN.findall(answer.body.decode())]
-
-
-async def take(hub: Hub, user: str = "demo") -> list[str]:
-    """Poll and acknowledge."""
-    given = await waiting(hub, user=user)
-    for _, kind, unique_id in given:
-        await acknowledge(hub, int(kind), unique_id, user)
-    return [status for status, _, _ in given]
+    given = await waiting(hub, user=user, start="2020-01-01T00:00:00Z")
+    return [unique_id for _, _, unique_id in given]
 
 
 async def book(hub: Hub, number: int = 1, **fields: Any) -> str:

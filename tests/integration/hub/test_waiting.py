@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.integration.alpinebits.hub import read_rq
 from tests.integration.hub.guests import write
 from tests.integration.hub.material import BOOKING, Hub, forget_directory, open_hub
 from tests.integration.hub.software import READ, acknowledge, send, waiting
+from tests.integration.hub.test_requests import listed, states
 
 from alpinehub.accounts import add_account, grant, revoke, set_account_disabled
 from alpinehub.customers.erasure import Reason, erase
 from alpinehub.customers.search import find
 from alpinehub.hotels import Unusable, set_hotel_disabled
-from alpinehub.requests import listing
-from alpinehub.requests.listing import RequestFilter
 
 pytestmark = pytest.mark.usefixtures("each_store")
 EMAIL = "eva@example.com"
-STAY: dict[str, Any] = {"arrival": date(2027, 2, 1), "departure": date(2027, 2, 8)}
 
 
 async def disable_login(hub: Hub) -> None:
@@ -58,17 +54,6 @@ out_of_reach = pytest.mark.parametrize(
 async def lead(hub: Hub) -> str:
     """A request without dates, which waits for the account `demo`."""
     return await write(hub, email=EMAIL, arrival=None, departure=None, adults=0, newsletter=True)
-
-
-async def state(hub: Hub, request_id: str) -> str:
-    found = await listing.find_request(hub.ctx.store, request_id)
-    [one] = [one for one in found["accounts"] if one["version"] == found["version"]]
-    return str(one["state"])
-
-
-async def listed(hub: Hub, **wanted: Any) -> list[str]:
-    page = await listing.list_requests(hub.ctx.store, RequestFilter(**wanted))
-    return [row["id"] for row in page.items]
 
 
 @out_of_reach
@@ -109,8 +94,7 @@ async def test_list_says_why_a_request_does_not_wait(tmp_path: Path, act: Act, s
         await act(hub)
         assert await listed(hub, state="waiting") == []
         assert await listed(hub, state=state) == [one]
-        found = await listing.find_request(hub.ctx.store, one)
-        assert [user["state"] for user in found["accounts"]] == [state]
+        assert await states(hub, one) == {"demo": state}
 
 
 async def test_account_gets_what_came_meanwhile_when_it_is_enabled_again(tmp_path: Path) -> None:
@@ -119,7 +103,7 @@ async def test_account_gets_what_came_meanwhile_when_it_is_enabled_again(tmp_pat
         first = (await hub.post(BOOKING)).id
         await set_account_disabled(store, "demo", True)
         second = (await hub.post({**BOOKING, "external_id": "n-2"})).id
-        assert await state(hub, second) == "disabled"
+        assert await states(hub, second) == {"demo": "disabled"}
         await set_account_disabled(store, "demo", False)
         forget_directory(hub.ctx)
         assert [unique_id for *_, unique_id in await waiting(hub)] == [first, second]
