@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alpinehub.customers.hashing import PLATFORMS, hashes
-from alpinehub.customers.phone import e164
 from alpinehub.customers.search import Customer
 from alpinehub.customers.traces import find_traces, matcher_of
 from alpinehub.sql import encode_list
@@ -26,7 +24,6 @@ async def export(store: Store, customers: Sequence[Customer]) -> list[Document]:
 
 async def _export(store: Store, customer: Customer) -> Document:
     traces = await find_traces(store, [matcher_of(customer)])
-    hashed = await asyncio.to_thread(hash_customer, customer)
 
     async def unit(tx: Tx) -> Document:
         requests = await tx.fetch_all("customer_requests", ids=encode_list([customer["id"]]))
@@ -41,7 +38,7 @@ async def _export(store: Store, customer: Customer) -> Document:
         old = await tx.fetch_all("customer_versions_at", ids=encode_list(traces.versions))
         return {
             "customer": _plain(customer, leave=("hotel_id", "region", "phone_due")),
-            "hashes": hashed,
+            "hashes": hash_customer(customer),
             "requests": [
                 {
                     **_plain(row),
@@ -73,9 +70,7 @@ def hash_customer(customer: Customer) -> list[Document]:
     """The hashes of a customer for each platform, as hex; none without consent."""
     if not customer["consent"]:
         return []
-    phone, region = customer["phone"], customer["region"]
-    number = e164(phone, region, customer["country"]) if phone else None
-    known = {**customer, "phone": number}
+    known = {**customer, "phone": customer["phone_e164"]}
     return [
         {
             "platform": platform,
