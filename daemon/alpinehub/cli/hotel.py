@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import click
 
@@ -41,26 +42,11 @@ def hotel() -> None:
 @click.option("--region", default="IT", show_default=True, help="Country of its telephone numbers.")
 @click.option("--report-email", metavar="ADDRESSES", help="Recipients of the daily report.")
 @hub_options
-def add(
-    hub: Hub,
-    code: str,
-    name: str,
-    time_zone: str,
-    language: str,
-    region: str,
-    report_email: str | None,
-) -> None:
+def add(hub: Hub, /, **given: Any) -> None:
     """Add a hotel. CODE is its AlpineBits HotelCode."""
-    new = hotels.NewHotel(
-        code=code,
-        name=name,
-        time_zone=time_zone,
-        language=language,
-        region=region,
-        report_email=report_email,
-    )
+    new = hotels.NewHotel(**given)
     hotel_id = hub.run(lambda ctx: hotels.add_hotel(ctx.store, new))
-    hub.print_result({"id": hotel_id, "code": code}, f"hotel {code} added")
+    hub.print_result({"id": hotel_id, "code": new.code}, f"hotel {new.code} added")
 
 
 @hotel.command("list")

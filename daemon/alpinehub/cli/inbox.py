@@ -52,24 +52,14 @@ def inbox() -> None:
 @limit_option
 @click.option("--after", type=ROW_NUMBER, default=0, metavar="ID", help="Continue after this one.")
 @hub_options
-def list_(
-    hub: Hub,
-    hotel: str | None,
-    source: str | None,
-    state: str | None,
-    since: int,
-    limit: int,
-    after: int,
-) -> None:
+def list_(hub: Hub, /, limit: int, **chosen: Any) -> None:
     """List submissions and undeliverable guest requests, the newest first.
 
     The guests' data is not shown; see `alpinehub inbox show ID`, and for an undeliverable guest
     request `alpinehub requests show ID`. --after and "next" in the JSON output are for submissions
     only; of undeliverable guest requests the newest are listed, as many as --limit.
     """
-    wanted = InboxFilter(
-        state=state, hotel=hotel, source=source, since=since, limit=limit + 1, after=after
-    )
+    wanted = InboxFilter(limit=limit + 1, **chosen)
     rows = hub.run(lambda ctx: list_inbox(ctx.store, wanted))
     columns = ("id", "received_at", "hotel", "source", "kind", "state", "outcome", "error")
     submissions = [row for row in rows if row["state"] != "undeliverable"]
@@ -160,15 +150,7 @@ def show_(hub: Hub, id_: int, body: bool) -> None:
     "--try", "try_", type=ROW_NUMBER, metavar="ID", help="Only show what this one would become."
 )
 @hub_options
-def map_(
-    hub: Hub,
-    /,
-    hotel: str,
-    source: str,
-    file: Any,
-    try_: int | None,
-    **given: Any,
-) -> None:
+def map_(hub: Hub, /, hotel: str, source: str, file: Any, try_: int | None, **given: Any) -> None:
     """Show how the fields of a source's form are mapped, or change it.
 
     Submissions in review stay there until `alpinehub inbox reprocess`; the command prints how many

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from alpinehub.alpinebits.action import HANDSHAKE
@@ -51,25 +53,15 @@ def push() -> None:
     help="Compress requests, if the server announces that it accepts it.",
 )
 @hub_options
-def set_(hub: Hub, name: str, url: str, login: str, protocol: str, gzip: bool) -> None:
+def set_(hub: Hub, /, name: str, **target: Any) -> None:
     """Push the guest requests of an account to a URL, also those that wait already.
 
     The password of the hub at that server is read from standard input or the terminal.
     """
     password = read_secret("Password")
-    hub.run(
-        lambda ctx: targets.set_target(
-            ctx,
-            name,
-            url=url,
-            login=login,
-            password=password,
-            protocol=protocol,
-            gzip=gzip,
-        ),
-    )
-    record = {"name": name, "url": url, "login": login, "protocol": protocol, "gzip": gzip}
-    hub.print_result(record, f"guest requests of account {name} are pushed to {url}")
+    hub.run(lambda ctx: targets.set_target(ctx, name, password=password, **target))
+    sentence = f"guest requests of account {name} are pushed to {target['url']}"
+    hub.print_result({"name": name, **target}, sentence)
 
 
 @push.command("list", short_help="List push deliveries, and what is wrong with them.")

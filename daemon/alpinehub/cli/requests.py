@@ -48,14 +48,7 @@ def requests() -> None:
 @limit_option
 @click.option("--after", metavar="ID", help="Continue after this request: the next page.")
 @hub_options
-def list_(
-    hub: Hub,
-    /,
-    *,
-    since: int,
-    until: int,
-    **chosen: Any,
-) -> None:
+def list_(hub: Hub, /, *, since: int, until: int, **chosen: Any) -> None:
     """List guest requests, the newest first, without the guests' data.
 
     ACCOUNTS shows the delivery of the newest version to each account: waiting (not fetched yet),
