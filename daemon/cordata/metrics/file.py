@@ -7,10 +7,14 @@
 Counting is one addition in memory. Other processes read the file, also after its process has been
 killed. When the unit starts again, the new process makes a new file with the counters of the old
 one, so that they never go backwards until the host boots.
+
+A process that starts on a full disk counts in memory of its own. At each sample it copies that
+memory into its file, so other processes see it as soon as there is space, up to 5 s late.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import mmap
@@ -18,7 +22,7 @@ import os
 import struct
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +44,8 @@ _HEAD = struct.Struct("=8sQQ")
 _ENDED_AT = 16
 _MAGIC = b"cordata1"
 _FLOAT_BYTES = 8
+#: A file cannot be made now, but can be as soon as somebody makes space.
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Series(Struct, frozen=True):
@@ -83,45 +89,44 @@ class MetricsFile:
     def __init__(self, directory: Path, unit: str, series: Sequence[Series]) -> None:
         """Make the file of `unit` ("worker@0"), with the counters of the process before.
 
-        Raises: FileInUse; OSError.
+        On a full disk it is made later. Raises: FileInUse; OSError.
         """
         for one in (directory.parent, directory):  # `mode` is that of the last part only
             one.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # another process of the unit may start now
-            self._make(directory, unit, series)
-        finally:
-            os.close(lock)
-
-    def _make(self, directory: Path, unit: str, series: Sequence[Series]) -> None:
-        remove_old(directory)
-        path = directory / f"{unit}{_SUFFIX}"
-        before = read(path)
-        if before is not None and before.alive and before.pid != os.getpid():
-            raise FileInUse(f"process {before.pid} counts in {path}")
+        self._path = directory / f"{unit}{_SUFFIX}"
+        self._new = directory / f".{unit}.new"
+        #: The file, mapped; None: there was no space for it.
+        self._file: int | None = None
         self._offsets = dict(_offsets(series))
-        header = json.dumps(
-            {
-                "unit": unit,
-                "pid": os.getpid(),
-                "start": start_of(),
-                "started_at": _started_at(),
-                "series": [[one.name, one.kind, one.labels, one.bounds] for one in series],
-            }
-        ).encode()
-        header += b" " * (-len(header) % _FLOAT_BYTES)
+        with _locked(directory):  # another process of the unit may start now
+            remove_old(directory)
+            self._make(unit, series, self._predecessor())
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the disk was full, so that the file has copies of what is counted."""
+        return self._file is None
+
+    def _predecessor(self) -> Reading | None:
+        """The file that is there. Raises: FileInUse if its process lives."""
+        before = read(self._path)
+        if before is not None and before.alive and before.pid != os.getpid():
+            raise FileInUse(f"process {before.pid} counts in {self._path}")
+        return before
+
+    def _make(self, unit: str, series: Sequence[Series], before: Reading | None) -> None:
+        head = _head(unit, series)
         count = sum(one.size for one in series)
-        begin = _HEAD.size + len(header)
-        size = begin + _length(count) * _FLOAT_BYTES
-        new = directory / f".{unit}.new"
-        self._file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        size = len(head) + _length(count) * _FLOAT_BYTES
         try:
-            # Not ftruncate: on a full file system the first write to a hole is a SIGBUS.
-            os.posix_fallocate(self._file, 0, size)
-            os.pwrite(self._file, _HEAD.pack(_MAGIC, len(header), 0) + header, 0)
-            self._map = mmap.mmap(self._file, size)
-            floats = memoryview(self._map)[begin:].cast("d")
+            self._map = self._map_file(size)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._map = mmap.mmap(-1, size)
+        try:
+            self._map[: len(head)] = head
+            floats = memoryview(self._map)[len(head) :].cast("d")
             #: All values; an index is that of `Series` in the order of the header.
             self.values = floats[:count]
             self._samples = [
@@ -131,12 +136,28 @@ class MetricsFile:
                 self._adopt(before)
             self._number = 0
             self._sampled_at = 0.0
-            self.sample()
-            new.replace(path)
+            self._sample()
+            if self._file is not None:
+                self._new.replace(self._path)
         except BaseException:
-            os.close(self._file)
-            new.unlink(missing_ok=True)
+            if self._file is not None:
+                os.close(self._file)
+                self._new.unlink(missing_ok=True)
             raise
+
+    def _map_file(self, size: int) -> mmap.mmap:
+        """The new file, still with its temporary name, mapped. Raises: OSError; then it is gone."""
+        file = os.open(self._new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            # Not ftruncate: on a full file system the first write to a hole is a SIGBUS.
+            os.posix_fallocate(file, 0, size)
+            mapped = mmap.mmap(file, size)
+        except BaseException:
+            os.close(file)
+            self._new.unlink(missing_ok=True)
+            raise
+        self._file = file
+        return mapped
 
     def _adopt(self, before: Reading) -> None:
         for series, at in self._offsets.items():
@@ -156,6 +177,8 @@ class MetricsFile:
     def end(self) -> None:
         """Write that this process ends in order."""
         self._map[_ENDED_AT] = 1
+        if self._file is None:
+            self._copy()
 
     def sample_if_due(self) -> None:
         """Keep a copy of the values every SAMPLE_S. Call it every few seconds."""
@@ -164,13 +187,33 @@ class MetricsFile:
 
     def sample(self) -> None:
         """Keep a copy of the values, instead of the oldest one."""
+        self._sample()
+        if self._file is None:
+            self._copy()
+
+    def _sample(self) -> None:
         sample = self._samples[self._number]
         sample[0] = 0.0  # not valid while it changes
         sample[1:] = self.values
         sample[0] = self._sampled_at = clock.monotonic()
         self._number = (self._number + 1) % _SAMPLES
-        with suppress(OSError):
-            os.utime(self._file)  # writing to mapped memory does not
+        if self._file is not None:
+            with suppress(OSError):
+                os.utime(self._file)  # writing to mapped memory does not
+
+    def _copy(self) -> None:
+        """Write what is counted in memory into the file, if there is space by now."""
+        try:
+            with _locked(self._path.parent, wait=False):
+                self._predecessor()  # a job that was started again may count there
+                try:
+                    self._new.touch(mode=0o600)
+                    self._new.write_bytes(self._map[:])
+                    self._new.replace(self._path)
+                finally:
+                    self._new.unlink(missing_ok=True)
+        except OSError:
+            return
 
 
 class Reading(Struct, frozen=True, kw_only=True):
@@ -239,6 +282,32 @@ def remove_old(directory: Path) -> None:
         with suppress(OSError):
             if path.stat().st_mtime < until and ((found := read(path)) is None or not found.alive):
                 path.unlink()
+
+
+@contextmanager
+def _locked(directory: Path, *, wait: bool = True) -> Iterator[None]:
+    """One process at a time makes a file there. Raises: BlockingIOError if it does not wait."""
+    lock = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(lock)
+
+
+def _head(unit: str, series: Sequence[Series]) -> bytes:
+    """What the file of this process begins with."""
+    header = json.dumps(
+        {
+            "unit": unit,
+            "pid": os.getpid(),
+            "start": start_of(),
+            "started_at": _started_at(),
+            "series": [[one.name, one.kind, one.labels, one.bounds] for one in series],
+        }
+    ).encode()
+    header += b" " * (-len(header) % _FLOAT_BYTES)
+    return _HEAD.pack(_MAGIC, len(header), 0) + header
 
 
 def _length(count: int) -> int:

@@ -156,6 +156,8 @@ def open_metrics(directory: Path, unit: str, series: Sequence[Series]) -> Proces
     """The counters of this process; None, and a line in the log, if there can be no file."""
     try:
         file = MetricsFile(directory, unit, [*names.process_series(), *series])
+        if file.in_memory:
+            log.warning("%s is full: metrics and status show this process later", directory)
         return ProcessMetrics(file)
     except OSError as error:
         log.warning("this process is not counted in metrics and status: %s", error)

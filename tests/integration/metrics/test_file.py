@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.integration.store.parts import fill, needs_root, small_disk
 from tests.servers.reaper import watched
 
 from cordata.metrics.file import (
@@ -203,3 +204,25 @@ def test_process_goes_on_and_is_counted_when_no_descriptor_is_free(tmp_path: Pat
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert only(tmp_path).values[WAITING_UNITS.series()] == (7.0,)
+
+
+@needs_root
+def test_process_that_starts_on_a_full_disk_is_counted_when_there_is_space(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "256k") as disk:
+        MetricsFile(disk / "metrics", "worker@0", ALL).counter(REQUESTS).add(5)
+        fill(disk / "filler")
+        file = MetricsFile(disk / "metrics", "worker@0", ALL)
+        counter = file.counter(REQUESTS)
+        counter.add()
+        file.sample()
+        assert only(disk / "metrics").values[REQUESTS] == (5.0,)  # of the process before
+        (disk / "filler").unlink()
+        file.sample()
+        found = only(disk / "metrics")
+        assert found.values[REQUESTS] == (6.0,) and found.pid == os.getpid() and not found.ended
+        counter.add()
+        file.end()
+        found = only(disk / "metrics")
+        assert found.values[REQUESTS] == (7.0,) and found.ended
+        assert [path.name for path in (disk / "metrics").iterdir()] == ["worker@0.metrics"]
+        assert (disk / "metrics" / "worker@0.metrics").stat().st_mode & 0o777 == 0o600
