@@ -15,7 +15,7 @@ from tests.integration.postgres.parts import (
     notes_there,
     opened,
 )
-from tests.servers.postgres import PostgresServer
+from tests.servers.postgres import USER, PostgresServer
 from tests.waiting import until_async
 
 from cordata.errors import StoreUnavailable, TransactionTimeout, Unclear
@@ -233,3 +233,20 @@ async def test_opening_says_why_when_the_server_cannot_be_used() -> None:
         with pytest.raises(StoreUnavailable, match="refused"):
             async with opened(url, migrate=False):
                 pass
+
+
+@pytest.mark.parametrize(
+    ("user", "name", "lacks", "next_step"),
+    [
+        (USER, "nowhere", 'database "nowhere" does not exist', "create the database"),
+        ("nobody", "postgres", 'role "nobody" does not exist', "the url names must exist"),
+    ],
+)
+async def test_error_has_the_next_step_when_the_server_lacks_what_the_url_names(
+    postgres: PostgresServer, user: str, name: str, lacks: str, next_step: str
+) -> None:
+    url = postgres.url(name).replace(f"//{USER}@", f"//{user}@")
+    with pytest.raises(StoreUnavailable, match=lacks) as caught:
+        async with opened(url):
+            pass
+    assert next_step in (caught.value.hint or "")

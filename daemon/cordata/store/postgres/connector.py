@@ -37,6 +37,7 @@ _TEXTS = {
     "password authentication failed": "28P01",
     "no password supplied": "28P01",
     "no pg_hba.conf entry": "28000",
+    'FATAL: role "': "28000",  # it does not exist, or has no LOGIN
     "does not exist": "3D000",
 }
 

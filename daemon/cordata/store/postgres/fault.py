@@ -48,8 +48,9 @@ _HINTS = {
     " and is right for the user in [store] url; restart the unit after a change",
     "42P01": MISSING_HINT,
     "42703": MISSING_HINT,
-    "28000": "see pg_hba.conf of the database server",
-    "3D000": "create the database, as the owner that [store] url names",
+    "28000": "the role that the url names must exist and have LOGIN on the database server, and"
+    " its pg_hba.conf must accept it from this host",
+    "3D000": "create the database on the server, owned by the role that the url names",
 }
 
 
