@@ -31,7 +31,7 @@ The hotel's software fetches it, until it acknowledges it:
     --form-string 'request=<OTA_ReadRQ xmlns="http://www.opentravel.org/OTA/2003/05" Version="1.001"><ReadRequests><HotelReadRequest HotelCode="DEMO"/></ReadRequests></OTA_ReadRQ>'
 Is it well?
   curl -sS {url}/api/ready
-Data is in {state}; Ctrl-C stops it in order.
+Data is in {state}, your settings in cordata.toml there; Ctrl-C stops it in order.
 """  # noqa: E501 - lines to copy
 
 
@@ -50,7 +50,10 @@ def check(port: str, state: str) -> None:
 
 
 def prepare(state: Path) -> Path:
-    """Make the state directory and the configuration in it; returns the file."""
+    """Make the state directory and the configuration in it; returns the file.
+
+    What the file has already stays: it has the user's settings.
+    """
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -60,12 +63,17 @@ def prepare(state: Path) -> Path:
     if len(os.fsencode(runtime)) > 107 - _SOCKET_NAME_BYTES:
         runtime = own_temporary(f"cordata-{os.getuid()}-{state.stat().st_ino}")
     runtime.mkdir(mode=0o700, exist_ok=True)
-    config = state / "cordata.toml"
     # Written at every start: the directory may have been moved.
-    config.write_text(
-        '# Made by `make run`.\n[app]\nimport = "alpinehub.app:app"\n[paths]\n'
+    drop_in = state / "conf.d" / "run.toml"
+    drop_in.parent.mkdir(mode=0o700, exist_ok=True)
+    drop_in.write_text(
+        "# `make run` writes this file at every start.\n"
+        '[app]\nimport = "alpinehub.app:app"\n[paths]\n'
         f'state = "{state}"\nruntime = "{runtime}"\ncredentials = "{state / "credentials"}"\n'
     )
+    config = state / "cordata.toml"
+    if not config.exists():
+        config.write_text("# Settings of your own; docs/reference/configuration.md has them all.\n")
     return config
 
 

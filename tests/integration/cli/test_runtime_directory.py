@@ -89,6 +89,14 @@ def test_make_run_refuses_a_runtime_directory_that_others_have_made(
     assert not list((theirs if theirs.is_dir() else target).iterdir())
 
 
+def test_make_run_takes_and_keeps_the_settings_that_are_there(tmp_path: Path) -> None:
+    config = tmp_path / "cordata.toml"
+    config.write_text('[mail]\nhots = "localhost"\n')
+    result = python(str(ROOT / "packaging" / "run.py"), "0", str(tmp_path))
+    assert result.returncode == 1 and "hots" in result.stderr, result
+    assert config.read_text() == '[mail]\nhots = "localhost"\n'
+
+
 def test_make_run_says_what_to_change_before_it_makes_anything(tmp_path: Path) -> None:
     program, state = str(ROOT / "packaging" / "run.py"), tmp_path / "a state"
     with socket.create_server(("127.0.0.1", 0)) as taken:
