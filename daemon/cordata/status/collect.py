@@ -83,7 +83,8 @@ async def collect(
             errors[name] = f"no answer within {LIMIT_S:g} s"
             unavailable.append(name)
         except CordataError as error:
-            errors[name] = str(error).partition("\n")[0]
+            first = str(error).partition("\n")[0]
+            errors[name] = f"{first} ({error.hint})" if error.hint else first
             if isinstance(error, StoreUnavailable):
                 unavailable.append(name)
         except Exception as error:  # noqa: BLE001 - one broken part must not hide the others

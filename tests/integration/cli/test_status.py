@@ -142,6 +142,13 @@ def test_store_is_named_when_it_does_not_answer(tmp_path: Path) -> None:
     assert document["disk"]["free_bytes"] > 0 and document["pool"] == []
 
 
+def test_reason_has_the_next_step_when_there_is_no_store(tmp_path: Path) -> None:
+    config = write_config(tmp_path)
+    (tmp_path / "state").rmdir()
+    code, document = looked(config)
+    assert code == 2 and "--state-dir DIR" in texts(document), document
+
+
 def test_part_is_bounded_in_time_when_the_store_accepts_and_says_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
