@@ -57,7 +57,7 @@ async def connected(config: MailConfig, login: tuple[str, str] | None) -> AsyncI
             async with asyncio.timeout(config.timeout_s):
                 await client.connect()
         except (aiosmtplib.SMTPException, OSError, ValueError) as error:
-            raise SmtpUnavailable(_reason(error)) from error
+            raise SmtpUnavailable(_reason(error, config.timeout_s)) from error
         yield client
         with suppress(aiosmtplib.SMTPException, OSError):
             await client.quit(timeout=_QUIT_S)
@@ -85,7 +85,7 @@ async def deliver(
     except (aiosmtplib.SMTPException, OSError) as error:
         if isinstance(error, aiosmtplib.SMTPSenderRefused) and error.code == _TOO_LARGE:
             raise MailRejected(error.code) from error
-        raise SmtpUnavailable(_reason(error)) from error
+        raise SmtpUnavailable(_reason(error, timeout_s)) from error
     return {recipient: answer.code for recipient, answer in answers.items()}
 
 
@@ -125,13 +125,15 @@ def next_step(reason: str) -> str:
     """What to do about the text of a SmtpUnavailable."""
     if "Authentication" in reason:
         return "correct the credentials smtp-user and smtp-password, then restart primary"
-    if "Timeout" in reason or "Connect" in reason:
+    if "no answer" in reason or "Connect" in reason:
         return "check [mail] host and port, and whether a firewall is between"
     return 'check [mail] port and security: 25 "none", 587 "starttls", 465 "tls"'
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, timeout_s: float) -> str:
     """Type and reply code, without the server's text, which may quote addresses."""
+    if isinstance(error, TimeoutError):  # aiosmtplib's are, too
+        return f"no answer within {timeout_s:g} s"
     code = getattr(error, "code", None)
     return f"{type(error).__name__} {code}" if code else type(error).__name__
 

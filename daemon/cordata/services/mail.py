@@ -255,7 +255,9 @@ class MailService:
     def _back_off(self, error: SmtpUnavailable) -> float:
         self._failures += 1
         if self._failures == 1:
-            log.warning("mail waits for the server: %s", error, extra=fields(events.MAIL_FAILED))
+            server = f"{self._config.host}:{self._config.port}"
+            text = "mail waits for the server %s: %s; try it with `cordata mail test`"
+            log.warning(text, server, error, extra=fields(events.MAIL_FAILED))
         delay_s = self._backoff.delay_s(self._failures)
         self._retry_deadline = clock.monotonic() + delay_s
         return delay_s

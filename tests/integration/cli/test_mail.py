@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 from pathlib import Path
 
@@ -114,6 +115,14 @@ def test_pages_follow_each_other_and_wrong_use_is_told(tmp_path: Path) -> None:
         assert cordata("mail", *line.split(), "--config", str(config)).returncode == 2, line
     for line in ("show 99", "retry 99"):
         assert cordata("mail", *line.split(), "--config", str(config)).returncode == 1, line
+
+
+def test_test_mail_says_how_long_it_waited_when_the_server_says_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        config = config_of(tmp_path, silent.getsockname()[1], "timeout_s = 1.0\n")
+        result = cordata("mail", "test", GUEST, "--config", str(config))
+    assert result.returncode == 1 and "no answer within 1 s" in result.stderr, result
+    assert "hint: check [mail] host and port" in result.stderr
 
 
 def test_test_mail_arrives_with_the_sender_of_the_configuration(tmp_path: Path) -> None:

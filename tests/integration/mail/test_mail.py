@@ -155,7 +155,9 @@ async def test_mail_fails_alone_when_its_address_is_malformed(tmp_path: Path, to
     assert [to for to, _ in box.got] == [["a@hotel.example"]]
 
 
-async def test_mail_is_sent_when_the_server_comes_back(tmp_path: Path) -> None:
+async def test_mail_is_sent_when_the_server_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     box = Mailbox(port=free_port())
     async with opened(tmp_path) as store:
         primary = build(store, tmp_path, App("p"), mail=config_of(box))
@@ -163,6 +165,7 @@ async def test_mail_is_sent_when_the_server_comes_back(tmp_path: Path) -> None:
         async with running(primary):
             await send(store, count=3)
             await until(lambda: mail.status() != "")
+            assert f"mail waits for the server 127.0.0.1:{box.port}: " in caplog.text
             assert {row["attempts"] for row in await rows(store, "mails")} == {0}
             async with smtp_server(box):
                 await until(lambda: _states(store, sent=3))
