@@ -245,8 +245,9 @@ async def test_broken_reference_is_found_when_a_script_turns_foreign_keys_off(
         assert len(await store.migrate([chain])) == 1
 
 
-async def test_url_names_another_file_when_it_has_a_path(tmp_path: Path) -> None:
-    async with opened(tmp_path, url=f"sqlite://{tmp_path}/else where.db") as store:
+@pytest.mark.parametrize("begin", ["sqlite://", "sqlite:///"])
+async def test_url_names_another_file_when_it_has_a_path(tmp_path: Path, begin: str) -> None:
+    async with opened(tmp_path, url=f"{begin}{tmp_path}/else where.db") as store:
         await deposit(store, "a")
     assert (tmp_path / "else where.db").exists() and (tmp_path / "else where.db.lock").exists()
     for url in ("postgresql://x", "sqlite:///", "sqlite:x"):

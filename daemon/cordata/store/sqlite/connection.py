@@ -42,13 +42,16 @@ _SETTINGS = (
 
 
 def database_path(url: str, state_dir: Path) -> Path:
-    """The file of a `[store] url`. Raises: ConfigError, which does not quote the url."""
+    """The file of a `[store] url`; four slashes, as other libraries want them, are the same path.
+
+    Raises: ConfigError, which does not quote the url.
+    """
     if "\0" in url:
         raise ConfigError("[store] url has a NUL character")
     if url == "sqlite:":
         return state_dir / "cordata.db"
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
-        return Path(url.removeprefix("sqlite://"))
+        return Path("/" + url.removeprefix("sqlite:").lstrip("/"))
     raise ConfigError(
         "[store] url does not name a file", hint='use "sqlite:" or "sqlite:///path/to/file.db"'
     )
