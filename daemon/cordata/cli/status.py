@@ -57,9 +57,9 @@ def status(operator: Operator, watch: bool) -> int:
     run it as root.
 
     --json prints `state`, `reasons` (each with `state`, `part`, `text`) and the parts: `units`,
-    `processes`, `primary`, `http`, `groups`, `handled`, `blocked`, `jobs`, `mail`, `alerts`,
-    `store`, `pool`, `disk`, and in `errors` why one is missing. Names end with their unit: `_s`
-    seconds, `_bytes`.
+    `processes`, `primary`, `http`, `groups`, `handled`, `redis_away`, `blocked`, `jobs`,
+    `mail`, `alerts`, `store`, `pool`, `disk`, and in `errors` why one is missing. Names end with
+    their unit: `_s` seconds, `_bytes`.
     """
     if watch and (operator.json or not sys.stdout.isatty()):
         raise click.UsageError("--watch needs a terminal, and cannot be combined with --json")

@@ -24,6 +24,7 @@ from cordata.errors import CordataError, StoreUnavailable
 from cordata.metrics.backlog import read_backlog
 from cordata.metrics.file import read_all
 from cordata.metrics.rate import handled_per_s, http_rate
+from cordata.metrics.series import REDIS_UP
 from cordata.process import Process, plain_name
 from cordata.status.snapshot import (
     AlertState,
@@ -215,9 +216,11 @@ def _space(path: Path) -> DiskState:
 
 async def _http(config: Config) -> Mapping[str, Any]:
     readings = await in_thread(lambda: read_all(metrics_directory(config)))
+    up = REDIS_UP.series()
     return {
         "http": [rate for one in readings if (rate := http_rate(one)) is not None],
         "handled": {group: round(rate, 3) for group, rate in handled_per_s(readings).items()},
+        "redis_away": [one.unit for one in readings if one.alive and one.values.get(up) == (0.0,)],
     }
 
 

@@ -148,6 +148,9 @@ def _groups(snapshot: Snapshot) -> Iterator[Reason]:
 
 
 def _rest(snapshot: Snapshot) -> Iterator[Reason]:
+    if snapshot.redis_away:
+        workers = " ".join(snapshot.redis_away)
+        yield _degraded("redis", f"events of {workers} wait for Redis: `cordata doctor`")
     for job in snapshot.jobs:
         if job.state == "failed":
             look = log_hint(f"JOB={job.job}", units=snapshot.systemd)

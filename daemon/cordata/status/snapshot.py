@@ -12,7 +12,7 @@ from cordata.metrics.rate import HttpRate
 #: What a reason or an error is about.
 Part = (
     Literal["configuration", "units", "processes", "primary", "http", "groups", "subscriptions"]
-    | Literal["jobs", "mail", "store", "pool", "disk"]
+    | Literal["redis", "jobs", "mail", "store", "pool", "disk"]
 )
 
 
@@ -152,6 +152,8 @@ class Snapshot:
     groups: Sequence[GroupBacklog] = ()
     #: Messages that the workers of this host handled per second, by group, within the last seconds.
     handled: Mapping[str, float] = field(default_factory=dict)
+    #: Workers of this host whose events wait because Redis is away or takes none (the last 2 s).
+    redis_away: Sequence[str] = ()
     #: Partitions of subscriptions that wait for an operator, by subscription.
     blocked: Mapping[str, int] = field(default_factory=dict)
     jobs: Sequence[JobState] = ()

@@ -24,6 +24,7 @@ from tests.integration.server.running import forked_server
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import free_port
 from tests.servers.reaper import watched
+from tests.servers.redis import RedisServer
 
 from cordata import connect
 from cordata.context import runtime_store
@@ -33,6 +34,7 @@ PARTS = {"units", "processes", "primary", "groups", "blocked", "jobs", "mail", "
 PARTS |= {
     "http",
     "handled",
+    "redis_away",
     "pool",
     "disk",
     "errors",
@@ -167,6 +169,19 @@ def test_service_is_down_when_its_database_stops(tmp_path: Path) -> None:
             postgres.stop()
             document = settled(config, 2)
             assert document["reasons"][0]["part"] == "store", document
+
+
+def test_service_is_degraded_while_redis_is_away(tmp_path: Path) -> None:
+    with RedisServer() as redis:
+        config = write_config(tmp_path, f'[broker]\nurl = "{redis.url}"\n')
+        with forked_server(None, "--config", str(config), app=None) as running_server:
+            running_server.ready()
+            settled(config, 0)
+            redis.stop()
+            document = settled(config, 1)
+            assert "redis: events of worker@0" in texts(document), document
+            redis.start()
+            settled(config, 0)
 
 
 def test_pool_without_children_that_take_calls_is_named(tmp_path: Path) -> None:

@@ -128,6 +128,7 @@ FAILED = replace(
         ({"groups": [replace(GROUP, oldest_s=75.0)]}, "3 messages wait, the oldest 75 s"),
         ({"groups": [replace(GROUP, dead=2)]}, "shop.pack: 2 dead letters: `cordata dlq list`"),
         ({"groups": [replace(GROUP, absent_s=7300.0)]}, "no process has had it for 2 h"),
+        ({"redis_away": ["worker@0"]}, "redis: events of worker@0 wait for Redis"),
         ({"blocked": {"sums": 1}}, "sums: 1 partitions are blocked"),
         ({"jobs": [replace(JOB, state="failed")]}, "tally 2026-11-24 failed"),
         ({"mail": replace(MAIL, failed=1)}, "1 mails failed"),
