@@ -248,6 +248,7 @@ async def test_relay_says_once_that_it_waits_and_then_what_to_do(
                 assert caplog.text.count("no primary looks after this Redis") == (number > 0)
                 await asyncio.sleep(0.25)
         assert caplog.text.count("events wait for Redis") == 1
+        assert "Redis: Redis:" not in caplog.text
         assert "have to be the same on every host" in caplog.text
 
 

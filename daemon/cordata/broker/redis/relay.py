@@ -149,7 +149,8 @@ class Relay:
             # Before the first attempt to connect, a failure is normal: it is not logged.
             has_tried = bool(self._server.run_id or self._server.reason)
             if has_tried and self._log_throttle.is_due(str(error)):
-                log.warning("events wait for Redis: %s", with_hint(error))
+                why = with_hint(error).removeprefix("Redis: ")
+                log.warning("events wait for Redis: %s", why)
             return 0
         self._failures = 0
         if count and self._log_throttle.has_logged:
