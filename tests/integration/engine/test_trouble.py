@@ -22,7 +22,7 @@ from tests.integration.engine.parts import (
 )
 from tests.integration.primary.primary import build as build_primary
 from tests.integration.primary.primary import running as leading
-from tests.integration.redis.parts import on_redis
+from tests.integration.redis.parts import PromptBroker, on_redis
 from tests.integration.redis.stores import use as use_redis
 from tests.processes import joined
 from tests.servers.redis import RedisServer
@@ -149,7 +149,9 @@ async def test_handlers_end_at_the_stop_when_the_store_is_away(
                 broker._look_deadline = float("inf")
                 away.full = away.absent = True
                 await publish(parts.store, 1)
-                await parts.relay_all("other")
+                other = cast(PromptBroker, await parts.process("other"))
+                other.relays = True  # as a worker does, which wakes the engine
+                await other.settle_and_claim((), {})
                 await until(lambda: bool(broker._consumer._doubtful))
                 tasks.create_task(bring_back())
         assert engine.consumer.handled_count == 1
