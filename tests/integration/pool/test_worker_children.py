@@ -216,6 +216,8 @@ def test_children_of_one_worker_are_told_apart(tmp_path: Path) -> None:
         death = pool.ask(DeathRequest(2, second.generation))
         assert (death.reason, death.signal) == ("cancelled", 9)
         assert pool.page(first).running
+        # Or the stop would wait for its call's deadline.
+        assert isinstance(pool.ask(KillRequest(3, first.generation, CLIENT, 1)), Reply)
 
 
 def test_kill_of_a_call_that_has_ended_by_then_hits_no_other(tmp_path: Path) -> None:
