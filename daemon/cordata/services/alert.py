@@ -59,11 +59,11 @@ class AlertService:
         try:
             async with wake_on(wake, stop):
                 while not stop.is_set():
+                    if not await self.run_once():
+                        await pause(stop, _RETRY_S)
                     if not self._buffer:
                         await wake.wait(idle_s)
                     await pause(stop, _GATHER_S if self._buffer else 0.0)
-                    if not await self.run_once():
-                        await pause(stop, _RETRY_S)
         finally:
             self._buffer.wake = None
         await self.run_once()
