@@ -7,6 +7,7 @@ import difflib
 import importlib.util
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
@@ -274,7 +275,9 @@ class Queries:
                 paths += sorted(sql_folder(package, dialect).glob("*.sql"))
             for path in paths:
                 if path.name != "bootstrap.sql":
-                    found += parse(path.read_text("utf-8"), str(path), problems, dialect)
+                    queries, wrong = _parsed(path.read_text("utf-8"), str(path), dialect)
+                    found += queries
+                    problems += wrong
         if problems:
             raise ConfigError(*problems)
         return cls(found, dialect)
@@ -299,6 +302,15 @@ class Queries:
         if locking is None:
             locking = self._locking[name] = query.for_update()
         return locking
+
+
+@cache
+def _parsed(text: str, source: str, dialect: str) -> tuple[Sequence[Query], Sequence[str]]:
+    """The queries and problems of one file, kept: all of the hub take 7 ms (PostgreSQL: 14 ms).
+    Workers that `cordata server` forks have them from there, and so have an application's tests.
+    """
+    problems: list[str] = []
+    return parse(text, source, problems, dialect), problems
 
 
 def parse(text: str, source: str, problems: list[str], dialect: str = "sqlite") -> list[Query]:

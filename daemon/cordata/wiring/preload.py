@@ -7,11 +7,12 @@ from pathlib import Path
 
 from cordata.app_loader import load
 from cordata.broker.factory import is_store
-from cordata.store.factory import store_class
+from cordata.store import Queries
+from cordata.store.factory import dialect_of, store_class
 
 
 def import_all(config: str | Path | None, app: str | None) -> None:
-    """Import the application, and modules that its workers import within functions.
+    """Import the application, and modules that its workers import within functions; read its SQL.
 
     Modules of the primary only are left out, as no process would share them. Raises: ConfigError.
     """
@@ -32,6 +33,7 @@ def import_all(config: str | Path | None, app: str | None) -> None:
 
     loaded = load(config, app)
     store_class(loaded.config.store)
+    Queries.load(loaded.app.query_packages, dialect_of(loaded.config.store))
     if loaded.app.commands:
         import cordata.pool.shared.sessions
         import cordata.services.pool_child

@@ -216,6 +216,14 @@ def test_shared_statements_need_no_folder_of_a_dialect(
     assert "both" in Queries.load([name], "sqlite").by_name
 
 
+def test_statements_are_read_again_when_their_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        place = package(tmp_path, monkeypatch, a=name)
+        assert name in Queries.load([place], "sqlite").by_name
+
+
 def test_name_is_refused_when_a_dialect_has_what_is_shared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
