@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -91,6 +92,7 @@ def use(told: object, protocol: Protocol) -> bool:
     return not getattr(told, "findings", ())
 
 
+@cache  # versions have most of their messages, and so of the contents, in common
 def respond(response: str, content: bytes, protocol: Protocol) -> None:
     stored = StoredContent(
         response=response, content=content, code="H1", name="H", protocol=protocol.name
