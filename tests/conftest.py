@@ -41,12 +41,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(autouse=True)
-def nobodys_service(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def nobodys_service() -> None:
     """Tests, and the processes they start, are managed by nobody but the test."""
     for name in list(os.environ):
         if name.startswith((*_MANAGERS, *_DIRECTORIES)) and name != "CORDATA_CACHE":
-            monkeypatch.delenv(name)
+            del os.environ[name]
 
 
 @pytest.fixture
