@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -206,12 +207,17 @@ def test_worker_of_the_pool_that_does_not_answer_hides_no_other(tmp_path: Path) 
         }
         os.kill(pids["0"], signal.SIGSTOP)
         try:
-            document = looked(config)[1]
+            # Each waits as long as it may for the one that is silent.
+            with ThreadPoolExecutor() as threads:
+                status = threads.submit(looked, config)
+                shown = threads.submit(cordata, "status", "--config", str(config))
+                listing = threads.submit(cordata, "pool", "status", *words)
+            document = status.result()[1]
             states = [(one["worker"], one["answers"], one["ready"]) for one in document["pool"]]
             assert states == [("0", False, 0), ("1", True, 1)]
             assert "pool: worker 0 does not answer" in texts(document)
-            assert "0 (no answer) " in cordata("status", "--config", str(config)).stdout
-            listed = json.loads(cordata("pool", "status", *words).stdout)
+            assert "0 (no answer) " in shown.result().stdout
+            listed = json.loads(listing.result().stdout)
             assert [one["answers"] for one in listed["workers"]] == [False, True]
             assert listed["sessions"]["count"] == 0
             os.kill(pids["1"], signal.SIGSTOP)
