@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.integration.cli.command import cordata, python, write_config
-from tests.integration.server.running import server
+from tests.integration.server.running import forked_server
 
 #: Where it begins and ends is what such a url leaves open.
 PASSWORDS = ("hunter", "two2")
@@ -173,7 +173,7 @@ def test_config_check_quotes_no_address_that_stands_elsewhere(tmp_path: Path, te
 )
 def test_server_ends_without_quoting_an_address(tmp_path: Path, section: str, url: str) -> None:
     path = configured(tmp_path, section, "url", url)
-    with server(None, "--config", str(path), app=None, workers=1) as running:
+    with forked_server(None, "--config", str(path), app=None, workers=1) as running:
         assert running.wait() == 78
         assert f"[{section}] url" in running.log
         assert clean(running.log)

@@ -17,7 +17,7 @@ from typing import Any
 from tests import waiting
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.metrics.scrape import OPENMETRICS, PATIENCE_S, Scrape, get, scrape, until
-from tests.integration.server.running import Server, free_address, server, wait_gone
+from tests.integration.server.running import Server, forked_server, free_address, wait_gone
 from tests.servers.process import free_port
 from tests.servers.redis import RedisServer
 
@@ -37,7 +37,7 @@ def counted(
     listen = listen or f"127.0.0.1:{free_port()}"
     text = f'[metrics]\nlisten = "{listen}"\n{more}'
     config = write_config(tmp_path, text, APP)
-    with server(None, "--config", str(config), *options, app=None) as running:
+    with forked_server(None, "--config", str(config), *options, app=None) as running:
         running.ready()
         yield running, listen
 
@@ -224,7 +224,7 @@ def test_503_is_counted_while_the_store_cannot_be_opened(tmp_path: Path) -> None
     text = f'[store]\nurl = "postgresql://a@127.0.0.1:{free_port()}/a"\n'
     config, address = write_config(tmp_path, text, APP), free_address()
     options = ("--config", str(config), "--listen", address)
-    with server(None, *options, app=None, workers=1) as running:
+    with forked_server(None, *options, app=None, workers=1) as running:
         running.until_logged("the store cannot be opened")
         connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
         for _ in range(3):
@@ -245,7 +245,7 @@ def test_503_is_counted_while_the_store_cannot_be_opened(tmp_path: Path) -> None
 def test_nothing_is_counted_when_metrics_are_off(tmp_path: Path) -> None:
     text = "[metrics]\nenabled = false\n"
     config = write_config(tmp_path, text, APP)
-    with server(None, "--config", str(config), app=None) as running:
+    with forked_server(None, "--config", str(config), app=None) as running:
         ask(running, "/fine")
         assert not (tmp_path / "run" / "metrics").exists()
         done = cordata("status", "--json", "--config", str(config))

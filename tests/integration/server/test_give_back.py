@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.integration.server.running import PATIENCE_S, server
+from tests.integration.server.running import PATIENCE_S, forked_server
 
 APP = "tests.integration.server.patient:app"
 
@@ -22,7 +22,9 @@ def test_stop_ends_well_and_events_are_given_back_when_their_handlers_outlast_th
     config.write_text("[worker]\nstop_timeout_s = 9.0\n[primary]\nstop_timeout_s = 9.0\n")
     options = ["--restart", "--config", str(config)]
     environment = {"PATIENT_FLAG": str(flag)}
-    with server(tmp_path / "s", *options, app=APP, workers=1, environment=environment) as running:
+    with forked_server(
+        tmp_path / "s", *options, app=APP, workers=1, environment=environment
+    ) as running:
         running.until_logged("handler begins")
         running.until_logged("subscription begins")
         running.until_logged("periodic begins")

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import server, wait_gone
+from tests.integration.server.running import forked_server, wait_gone
 
 from cordata.errors import PoolUnavailable
 from cordata.pool import SyncClient
@@ -30,7 +30,7 @@ def left(state: Path) -> list[str]:
 
 
 def test_command_runs_in_a_child_and_all_stop_in_order(tmp_path: Path) -> None:
-    with server(tmp_path, app=APP) as running:
+    with forked_server(tmp_path, app=APP) as running:
         running.ready()
         with client(tmp_path) as pool:
             assert pool.execute("echo", [1, "two"]) == [1, "two"]
@@ -45,7 +45,7 @@ def test_command_runs_in_a_child_and_all_stop_in_order(tmp_path: Path) -> None:
 
 
 def test_worker_has_no_child_for_an_application_without_commands(tmp_path: Path) -> None:
-    with server(tmp_path, workers=1) as running:
+    with forked_server(tmp_path, workers=1) as running:
         running.ready()
         assert left(tmp_path) == []
         running.signal(signal.SIGTERM)
@@ -55,7 +55,7 @@ def test_worker_has_no_child_for_an_application_without_commands(tmp_path: Path)
 def test_worker_has_as_many_children_as_configured(tmp_path: Path) -> None:
     config = tmp_path / "cordata.toml"
     config.write_text("[pool]\nchildren = 3\n")
-    with server(tmp_path, "--config", str(config), app=APP, workers=1) as running:
+    with forked_server(tmp_path, "--config", str(config), app=APP, workers=1) as running:
         running.ready()
         with client(tmp_path) as pool:
             futures = [pool.submit("wait", 60.0) for _ in range(3)]
@@ -79,7 +79,7 @@ def test_server_says_which_worker_of_a_pool_it_does_not_start(tmp_path: Path) ->
         '[pool.half]\nworkers = ["1", "2", "x"]\ncommands = ["half"]\n'
         '[pool.good]\nworkers = ["0"]\ncommands = ["good"]\n'
     )
-    with server(tmp_path, "--config", str(config), app=APP, workers=2) as running:
+    with forked_server(tmp_path, "--config", str(config), app=APP, workers=2) as running:
         running.ready()
         running.signal(signal.SIGTERM)
         assert running.wait() == 0
@@ -93,7 +93,7 @@ def test_server_says_which_worker_of_a_pool_it_does_not_start(tmp_path: Path) ->
 
 def test_sessions_outlive_the_server(tmp_path: Path) -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
-        with server(tmp_path, app=APP, workers=1) as running:
+        with forked_server(tmp_path, app=APP, workers=1) as running:
             running.ready()
             with client(tmp_path) as pool:
                 if number == signal.SIGKILL:
@@ -116,7 +116,7 @@ def test_sessions_outlive_the_server(tmp_path: Path) -> None:
 def test_worker_that_ends_starts_again_with_its_child_when_told_to_restart(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    with server(tmp_path, "--restart", app=APP, workers=1) as running:
+    with forked_server(tmp_path, "--restart", app=APP, workers=1) as running:
         running.ready()
         before = child_pids(tmp_path)
         with client(tmp_path) as pool:
@@ -131,7 +131,7 @@ def test_worker_that_ends_starts_again_with_its_child_when_told_to_restart(
 
 
 def test_calls_go_to_the_other_worker_when_one_crashed_and_stays_down(tmp_path: Path) -> None:
-    with server(tmp_path, app=APP) as running:
+    with forked_server(tmp_path, app=APP) as running:
         running.ready()
         with client(tmp_path) as pool:
             os.kill(running.pid_of("worker@0"), signal.SIGKILL)
@@ -143,7 +143,7 @@ def test_calls_go_to_the_other_worker_when_one_crashed_and_stays_down(tmp_path: 
 
 
 def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
-    with server(tmp_path, app=APP) as running:
+    with forked_server(tmp_path, app=APP) as running:
         running.ready()
         with client(tmp_path) as pool:
             pool.execute("echo")
@@ -154,10 +154,10 @@ def test_nothing_is_left_when_the_server_is_killed(tmp_path: Path) -> None:
 
 
 def test_second_server_on_a_directory_does_not_start_and_the_first_goes_on(tmp_path: Path) -> None:
-    with server(tmp_path, app=APP) as running:
+    with forked_server(tmp_path, app=APP) as running:
         running.ready()
         children = child_pids(tmp_path)
-        with server(tmp_path, app=APP) as second:
+        with forked_server(tmp_path, app=APP) as second:
             assert second.wait() == 1
             assert "another process runs as worker 0" in second.log
             assert "(stop it first; a second server needs a --state" in second.log
@@ -169,7 +169,7 @@ def test_second_server_on_a_directory_does_not_start_and_the_first_goes_on(tmp_p
 def test_children_are_called_in_a_directory_with_a_long_name(tmp_path: Path) -> None:
     """Longer than the path of a unix socket may be."""
     state = tmp_path / ("x" * 100)
-    with server(state, app=APP, workers=1) as running:
+    with forked_server(state, app=APP, workers=1) as running:
         running.ready()
         with client(state) as pool:
             assert pool.execute("echo", 1) == 1
@@ -180,7 +180,7 @@ def test_children_are_called_in_a_directory_with_a_long_name(tmp_path: Path) -> 
 def test_worker_serves_without_child_where_its_sockets_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "pool").write_text("a file in the place of the directory")
-    with server(tmp_path, app=APP, workers=1) as running:
+    with forked_server(tmp_path, app=APP, workers=1) as running:
         running.ready()
         running.until_logged("this worker has no pool child: .*sockets cannot be created")
         assert running.get("/") == {}

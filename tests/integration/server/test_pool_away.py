@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.server.managed import managed
-from tests.integration.server.running import free_address, server
+from tests.integration.server.running import forked_server, free_address
 from tests.waiting import until
 
 from cordata.errors import DeadlineExceeded, PoolUnavailable
@@ -35,7 +35,9 @@ def handled(address: str, number: int) -> bool:
 def test_http_and_events_run_and_calls_wait_while_the_child_is_stopped(tmp_path: Path) -> None:
     address = free_address()
     config = write_config(tmp_path, "[pool]\nhealth_timeout_s = 25.0\n", app=APP)
-    with server(None, "--config", str(config), "--listen", address, app=None, workers=1) as running:
+    with forked_server(
+        None, "--config", str(config), "--listen", address, app=None, workers=1
+    ) as running:
         running.ready()
         pid = child_of(running.pid_of("worker@0"))
         # Its socket takes connections, and nobody answers: the worst way to be away.

@@ -12,7 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import PATIENCE_S, free_address, refused, server, wait_gone
+from tests.integration.server.running import (
+    PATIENCE_S,
+    forked_server,
+    free_address,
+    refused,
+    server,
+    wait_gone,
+)
 from tests.notify import fill
 from tests.servers.process import is_alive
 
@@ -77,7 +84,7 @@ def test_server_stops_workers_before_the_primary_when_signalled(
 
 
 def test_server_answers_what_it_has_in_hand_when_stopped(tmp_path: Path) -> None:
-    with server(tmp_path, workers=1) as running:
+    with forked_server(tmp_path, workers=1) as running:
         host = running.ready().removeprefix("http://")
         connection = http.client.HTTPConnection(host, timeout=PATIENCE_S)
         connection.request("GET", "/slow")
@@ -91,7 +98,7 @@ def test_server_answers_what_it_has_in_hand_when_stopped(tmp_path: Path) -> None
 
 
 def test_server_answers_connections_that_wait_when_stopped(tmp_path: Path) -> None:
-    with server(tmp_path, workers=1) as running:
+    with forked_server(tmp_path, workers=1) as running:
         where = address_of(running.ready())
         worker = running.pid_of("worker@0")
         os.kill(worker, signal.SIGSTOP)
@@ -108,7 +115,7 @@ def test_server_answers_connections_that_wait_when_stopped(tmp_path: Path) -> No
 
 def test_server_resets_no_connection_when_stopped(tmp_path: Path) -> None:
     """They are answered or refused: none waits for a worker that has stopped."""
-    with server(tmp_path) as running:
+    with forked_server(tmp_path) as running:
         where = address_of(running.ready())
 
         def call_until_refused(_: int) -> int:
@@ -133,7 +140,7 @@ def test_server_resets_no_connection_when_stopped(tmp_path: Path) -> None:
 
 
 def test_server_runs_on_and_ends_with_1_when_a_worker_crashes(tmp_path: Path) -> None:
-    with server(tmp_path) as running:
+    with forked_server(tmp_path) as running:
         running.ready()
         os.kill(running.pid_of("worker@0"), signal.SIGKILL)
         told = (
@@ -147,7 +154,7 @@ def test_server_runs_on_and_ends_with_1_when_a_worker_crashes(tmp_path: Path) ->
 
 
 def test_server_starts_a_crashed_worker_again_when_told_to_restart(tmp_path: Path) -> None:
-    with server(tmp_path, "--restart") as running:
+    with forked_server(tmp_path, "--restart") as running:
         running.ready()
         first = running.pid_of("worker@0")
         os.kill(first, signal.SIGKILL)
@@ -163,7 +170,7 @@ def test_server_goes_on_when_a_directory_of_a_crashed_worker_cannot_be_made(
     tmp_path: Path,
 ) -> None:
     state = tmp_path / "state"
-    with server(state, "--restart") as running:
+    with forked_server(state, "--restart") as running:
         running.ready()
         (state / "run").rename(state / "former")
         (state / "run").write_text("a file where the directory would be")
@@ -182,7 +189,7 @@ def test_server_starts_a_terminated_child_again_when_told_to_restart(
     tmp_path: Path, name: str
 ) -> None:
     """So that one worker after the other can be rolled."""
-    with server(tmp_path, "--restart") as running:
+    with forked_server(tmp_path, "--restart") as running:
         running.ready()
         first = running.pid_of(name)
         os.kill(first, signal.SIGTERM)
@@ -194,7 +201,7 @@ def test_server_starts_a_terminated_child_again_when_told_to_restart(
 
 
 def test_server_stops_the_rest_when_no_worker_is_left(tmp_path: Path) -> None:
-    with server(tmp_path) as running:
+    with forked_server(tmp_path) as running:
         running.ready()
         primary = running.pid_of("primary")
         for name in ("worker@0", "worker@1"):
@@ -205,7 +212,7 @@ def test_server_stops_the_rest_when_no_worker_is_left(tmp_path: Path) -> None:
 
 
 def test_watchdog_kills_a_stopped_worker(tmp_path: Path) -> None:
-    with server(tmp_path, "--watchdog", "3", "--restart") as running:
+    with forked_server(tmp_path, "--watchdog", "3", "--restart") as running:
         running.ready()
         victim = running.pid_of("worker@0")
         os.kill(victim, signal.SIGSTOP)
@@ -231,7 +238,7 @@ def test_watchdog_leaves_a_trace_when_the_loop_hangs(tmp_path: Path) -> None:
 
 def test_workers_serve_while_the_server_stands_still(tmp_path: Path) -> None:
     """As after Ctrl-Z: it does not read what they notify."""
-    with server(tmp_path) as running:
+    with forked_server(tmp_path) as running:
         address = running.get("/facts")["environment"]["NOTIFY_SOCKET"]
         workers = [running.pid_of(name) for name in ("worker@0", "worker@1")]
         running.signal(signal.SIGSTOP)
@@ -264,7 +271,7 @@ def test_server_is_ready_for_its_manager_when_that_reads_later(tmp_path: Path) -
 
 
 def test_watchdog_does_not_count_the_time_for_which_the_server_stood_still(tmp_path: Path) -> None:
-    with server(tmp_path, "--watchdog", "2", "--restart") as running:
+    with forked_server(tmp_path, "--watchdog", "2", "--restart") as running:
         address = running.get("/facts")["environment"]["NOTIFY_SOCKET"]
         stays, leaves = running.pid_of("worker@0"), running.pid_of("worker@1")
         running.signal(signal.SIGSTOP)
@@ -293,7 +300,7 @@ def test_children_die_with_the_server_when_it_is_killed(tmp_path: Path) -> None:
 def test_server_serves_all_addresses_when_several_are_given(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     options = ("--listen", "127.0.0.1:0", "--listen", str(path), "--listen", "[::1]:0")
-    with server(tmp_path / "state", *options) as running:
+    with forked_server(tmp_path / "state", *options) as running:
         first, second, third = running.ready().split()
         assert second == f"unix:{path}"
         assert third.startswith("http://[::1]:")
@@ -310,7 +317,7 @@ def test_server_serves_all_addresses_when_several_are_given(tmp_path: Path) -> N
 def test_server_fails_with_a_hint_when_the_port_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        with server(tmp_path, "--listen", address) as running:
+        with forked_server(tmp_path, "--listen", address) as running:
             assert running.wait() == 1
             assert f"cannot listen on {address}: Address already in use (stop what" in running.log
             assert "Traceback" not in running.log
@@ -363,7 +370,7 @@ def left_behind(directory: Path, path: str, count: int) -> Path:
     config = directory / "http-only.toml"
     config.write_text('[worker]\nservices = ["http"]\n')
     state = directory / "state"
-    with server(state, "--config", str(config), workers=1) as running:
+    with forked_server(state, "--config", str(config), workers=1) as running:
         for _ in range(count):
             running.get(path)
         running.signal(signal.SIGINT)
@@ -374,7 +381,7 @@ def left_behind(directory: Path, path: str, count: int) -> Path:
 
 def test_server_in_test_mode_handles_what_is_there_and_exits(tmp_path: Path) -> None:
     state = left_behind(tmp_path, "/publish", 7)
-    with server(state, "--test-mode", workers=2) as running:
+    with forked_server(state, "--test-mode", workers=2) as running:
         assert running.wait() == 0
         assert running.out == []
         assert running.log.count("handled thing.done") == 7
@@ -385,7 +392,7 @@ def test_server_in_test_mode_ends_with_1_when_something_went_to_the_dead_letter(
     tmp_path: Path,
 ) -> None:
     state = left_behind(tmp_path, "/publish-bad", 1)
-    with server(state, "--test-mode", workers=1) as running:
+    with forked_server(state, "--test-mode", workers=1) as running:
         assert running.wait() == 1
         assert "1 message went to the dead letter" in running.log
         assert "--restart" not in running.log
@@ -394,7 +401,7 @@ def test_server_in_test_mode_ends_with_1_when_something_went_to_the_dead_letter(
 def test_server_answers_503_while_the_store_cannot_be_opened_and_heals(tmp_path: Path) -> None:
     (tmp_path / "cordata.db").write_bytes(b"no database" * 1000)
     address = free_address()
-    with server(tmp_path, "--listen", address, workers=1) as running:
+    with forked_server(tmp_path, "--listen", address, workers=1) as running:
         running.until_logged("worker@0 store: the store cannot be opened")
         connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
         connection.request("GET", "/facts")

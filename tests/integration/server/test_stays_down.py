@@ -7,14 +7,14 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import server
+from tests.integration.server.running import forked_server
 
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_server_says_that_the_primary_stays_down_unless_it_restarts(
     tmp_path: Path, restart: bool
 ) -> None:
-    with server(tmp_path, *(["--restart"] if restart else []), workers=1) as running:
+    with forked_server(tmp_path, *(["--restart"] if restart else []), workers=1) as running:
         running.ready()
         os.kill(running.pid_of("primary"), signal.SIGKILL)
         if restart:

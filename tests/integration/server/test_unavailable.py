@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.integration.server.running import PATIENCE_S, free_address, server
+from tests.integration.server.running import PATIENCE_S, forked_server, free_address
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
@@ -29,7 +29,7 @@ def status_of(address: str, path: str = "/facts") -> tuple[int, bytes]:
 
 
 def test_server_answers_503_while_the_store_takes_no_writes_and_heals(tmp_path: Path) -> None:
-    with server(tmp_path, workers=1) as running:
+    with forked_server(tmp_path, workers=1) as running:
         running.ready()
         running.signal(signal.SIGINT)
         assert running.wait() == 0
@@ -39,7 +39,7 @@ def test_server_answers_503_while_the_store_takes_no_writes_and_heals(tmp_path: 
     raw[_WRITE_VERSION_AT] = 3
     database.write_bytes(raw)
     address = free_address()
-    with server(tmp_path, "--listen", address, workers=1) as running:
+    with forked_server(tmp_path, "--listen", address, workers=1) as running:
         running.until_logged(r"worker@0 engine: messages wait: .*SQLITE_READONLY.*service's user")
         running.until_logged(r"primary store: the store takes no writes: .*service's user")
         status, body = status_of(address)
@@ -68,7 +68,7 @@ def test_server_answers_and_names_the_setting_behind_an_old_pgbouncer(tmp_path: 
         config.write_text(f'[store]\nurl = "{proxy.url(name)}"\nsession_url = "{url}"\n')
         address = free_address()
         options = ("--config", str(config), "--listen", address)
-        with server(tmp_path, *options, workers=2) as running:
+        with forked_server(tmp_path, *options, workers=2) as running:
             running.until_logged(r"already exists \(42P05\).*prepared_statements = false")
             # By luck a worker finds each of its statements where it was prepared.
             assert status_of(address)[0] in (200, 503)
@@ -80,7 +80,7 @@ def test_log_has_one_line_for_all_requests_refused_while_the_database_is_away(
     with PostgresServer() as postgres, postgres.database() as url:
         config = tmp_path / "cordata.toml"
         config.write_text(f'[store]\nurl = "{url}"\nwrite_timeout_s = 2.0\n')
-        with server(tmp_path, "--config", str(config), workers=1) as running:
+        with forked_server(tmp_path, "--config", str(config), workers=1) as running:
             address = running.ready().removeprefix("http://")
             assert status_of(address, "/publish")[0] == 200
             postgres.stop()

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.metrics.scrape import PATIENCE_S
-from tests.integration.server.running import Server, server
+from tests.integration.server.running import Server, forked_server
 from tests.servers.process import free_port
 from tests.waiting import until
 
@@ -89,6 +89,6 @@ def status_page(directory: Path, *, listen: str = "", text: str = "") -> Iterato
     done = cordata("credentials", "init", "status-token", "--config", str(config))
     assert done.returncode == 0 and "status-token" in done.stdout
     token = (directory / "credentials" / "status-token").read_text().strip()
-    with server(None, "--config", str(config), app=None) as running:
+    with forked_server(None, "--config", str(config), app=None) as running:
         running.ready()
         yield Page(server=running, config=config, address=address, token=token)

@@ -13,7 +13,7 @@ import pytest
 from tests.integration.cli.command import cordata, write_config
 from tests.integration.cli.service import until
 from tests.integration.engine.stores import url_of
-from tests.integration.server.running import PATIENCE_S, Server, server
+from tests.integration.server.running import PATIENCE_S, Server, forked_server
 from tests.integration.trace.traced import seen
 from tests.servers.fixtures import Servers
 
@@ -40,7 +40,7 @@ def running(state: Path, more: str = "") -> Iterator[tuple[Path, Server]]:
     text = f'[store]\nurl = "{url_of(state)}"\n[engine]\nretry_first_s = 0.1\n{more}'
     config = write_config(state, text, app="tests.integration.trace.traced:app")
     environment = {"SEEN": str(state / "seen")}
-    with server(None, "--config", str(config), app=None, environment=environment) as started:
+    with forked_server(None, "--config", str(config), app=None, environment=environment) as started:
         started.ready()
         yield config, started
 
