@@ -40,7 +40,8 @@ def worker(directory: str, start: Any, keyed: bool, results: Any) -> None:
 
 async def race(directory: Path, keyed: bool) -> None:
     async with open_hub(directory) as hub:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")  # which imports the hub once
+        context.set_forkserver_preload(["tests.integration.hub.material"])
         start, results = context.Barrier(WORKERS), context.Queue()
         processes = [
             context.Process(target=worker, args=(str(directory), start, keyed, results))

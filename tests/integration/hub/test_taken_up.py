@@ -51,7 +51,8 @@ async def test_submission_is_a_request_when_its_worker_was_killed_after_the_answ
     tmp_path: Path,
 ) -> None:
     async with open_lenient(tmp_path) as hub:
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")  # which imports the hub once
+        context.set_forkserver_preload(["tests.integration.hub.material"])
         answered = context.Event()
         process = context.Process(target=worker, args=(str(tmp_path), answered))
         process.start()
