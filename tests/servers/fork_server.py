@@ -328,23 +328,37 @@ def _load() -> None:
 
 def _serve(listener: socket.socket) -> str:
     """Accept for ever. Returns in a process that is to be a program: its name."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for a command
+    running: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor that says it has ended
+    events = select.poll()
+    events.register(listener, select.POLLIN)
     while True:
-        connection, _ = listener.accept()
-        if os.fork() != 0:
-            connection.close()
-            continue
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        packet, fds, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, 3)
-        pid = os.fork()
-        if pid == 0:
-            return _become(json.loads(packet), fds)
-        for fd in fds:
-            os.close(fd)
-        with contextlib.suppress(OSError):  # who asked may be gone
-            connection.send(str(pid).encode())
-            connection.send(str(os.waitpid(pid, 0)[1]).encode())
-        os._exit(0)
+        for ready, _ in events.poll():
+            if ready in running:
+                pid, connection = running.pop(ready)
+                events.unregister(ready)
+                os.close(ready)
+                _answer(connection, os.waitpid(pid, 0)[1])
+                connection.close()
+                continue
+            connection, _ = listener.accept()
+            packet, fds, _, _ = socket.recv_fds(connection, _MAX_REQUEST_BYTES, 3)
+            if not packet:
+                connection.close()
+                continue
+            pid = os.fork()
+            if pid == 0:
+                return _become(json.loads(packet), fds)
+            for fd in fds:
+                os.close(fd)
+            _answer(connection, pid)
+            ended = os.pidfd_open(pid)
+            running[ended] = pid, connection
+            events.register(ended, select.POLLIN)
+
+
+def _answer(connection: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):  # who asked may be gone
+        connection.send(str(number).encode())
 
 
 def _become(request: dict[str, object], fds: Sequence[int]) -> str:
