@@ -38,9 +38,9 @@ def two(database: str) -> Iterator[tuple[Database, Database]]:
 def claim(connection: Database, number: int) -> list[int]:
     """The positions of the four that were claimed."""
     limits = json.dumps([{"group": "g", "least": 0, "most": 9, "count": 4}])
-    params = {"limits": limits, "groups": '["g"]', "keyed": "[]"}
-    params |= {"owner": "me", "claim": number, "now_us": 0}
-    found, _ = run(connection, "queue.claim_all", **params)
+    groups = {"limits": limits, "groups": '["g"]', "keyed": "[]"}
+    mine = {"owner": "me", "claim": number, "now_us": 0}
+    found, _ = run(connection, "queue.claim_all", **groups, **mine)
     return sorted(int(row["event_id"]) for row in found)
 
 

@@ -209,18 +209,18 @@ def test_process_goes_on_and_is_counted_when_no_descriptor_is_free(tmp_path: Pat
 @needs_root
 def test_process_that_starts_on_a_full_disk_is_counted_when_there_is_space(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "256k") as disk:
-        MetricsFile(disk / "metrics", "worker@0", ALL).counter(REQUESTS).add(5)
+        before = MetricsFile(disk / "metrics", "worker@0", ALL)
+        before.values[before.offset(REQUESTS)] += 5.0
         fill(disk / "filler")
         file = MetricsFile(disk / "metrics", "worker@0", ALL)
-        counter = file.counter(REQUESTS)
-        counter.add()
+        file.values[file.offset(REQUESTS)] += 1.0
         file.sample()
         assert only(disk / "metrics").values[REQUESTS] == (5.0,)  # of the process before
         (disk / "filler").unlink()
         file.sample()
         found = only(disk / "metrics")
         assert found.values[REQUESTS] == (6.0,) and found.pid == os.getpid() and not found.ended
-        counter.add()
+        file.values[file.offset(REQUESTS)] += 1.0
         file.end()
         found = only(disk / "metrics")
         assert found.values[REQUESTS] == (7.0,) and found.ended
