@@ -119,32 +119,32 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
     if finish and host.is_server:
         check_units()
     password = store_password(config)
-    try:
-        with (
-            _opened(host, config.store, password, alone=finish, make=False) as source,
-            _opened(host, target_config, password, alone=True, make=True) as target,
-        ):
-            if "migration" not in source.tables():
-                raise CordataError(
-                    f"there is no store to copy: {source.name} has no tables",
-                    hint="is [store] url right? `cordata migrate` creates the tables",
-                )
-            ours = source.applied()
-            if _STATE in target.tables():  # a last pass may have been killed just before its end
-                ours = [one for one in ours if not _is_moved_to(one, target)]
-            _check_schema(ours, host.chains, dialect_of(config.store))
-            _prepare(source, target, host.chains, dialect_of(target_config))
+    with (
+        _opened(host, config.store, password, alone=finish, make=False) as source,
+        _opened(host, target_config, password, alone=True, make=True) as target,
+    ):
+        if "migration" not in source.tables():
+            raise CordataError(
+                f"there is no store to copy: {source.name} has no tables",
+                hint="is [store] url right? `cordata migrate` creates the tables",
+            )
+        ours = source.applied()
+        if _STATE in target.tables():  # a last pass may have been killed just before its end
+            ours = [one for one in ours if not _is_moved_to(one, target)]
+        _check_schema(ours, host.chains, dialect_of(config.store))
+        _prepare(source, target, host.chains, dialect_of(target_config))
+        done = Copied(source=source.name, target=target.name, finished=finish)
+        try:
             tables = _pairs(source, target)
-            done = Copied(source=source.name, target=target.name, finished=finish)
             if finish:
                 source.lock([ours.name for ours, _ in tables])
             done.tables = _Pass(source, target, draw, verify=finish).run(tables)
             if finish:
                 draw(None, "checking foreign keys")
                 _finish(source, target, [theirs for _, theirs in tables])
-    except CordataError as error:
-        error.hint = error.hint or "the same command goes on where this one ended"
-        raise
+        except CordataError as error:
+            error.hint = error.hint or "the same command goes on where this one ended"
+            raise
     done.seconds = clock.monotonic() - begun
     return done
 
