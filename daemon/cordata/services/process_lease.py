@@ -106,6 +106,7 @@ class ProcessLeaseService:
                 lacking = await register(self._store, self._groups)
             except StoreUnavailable as error:
                 self.error = error
+                self._was_away = True
                 if throttle.is_due(str(error)):
                     log.warning("messages wait: %s", with_hint(error))
                 await self._wake.wait(_RETRY_S)

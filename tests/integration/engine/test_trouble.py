@@ -37,6 +37,7 @@ from cordata.config.sections import EngineConfig, MailConfig
 from cordata.context import Event, EventContext
 from cordata.errors import StoreFull, StoreUnavailable
 from cordata.metrics.backlog import read_backlog
+from cordata.process import ProcessLease, this_process
 from cordata.services import consumer
 from cordata.services.consumer import ConsumerService
 from cordata.services.process_lease import ProcessLeaseService
@@ -259,6 +260,33 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires
         assert await process_lease.run_once() == 2
         states = [(r["state"], r["attempts"], r["owner"]) for r in await rows(store, "messages")]
         assert states == [("ready", 0, None)] * 2
+
+
+async def test_claims_of_the_living_stay_theirs_when_a_worker_started_while_the_disk_was_full(
+    tmp_path: Path,
+) -> None:
+    """Nobody could renew, so their leases are over; but they are about to."""
+    async with opened(tmp_path) as store:
+        await registered(store, {"t.take": "thing.done"})
+        await joined(store, "living", lease_s=-1.0)
+        await publish(store, 1)
+        living = queue_of(store, "living")
+        assert (await living.settle_and_claim([], {"t.take": ClaimLimit(10, 10)})).messages
+        away = FullStore(store)
+        away.full = True
+        queue = queue_of(store, "mine")
+        mine = ProcessLease(cast(Store, away), this_process("mine"), lease_s=60.0)
+        service = ProcessLeaseService(cast(Store, away), queue, mine, [TAKE], QUICK, held=set)
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(service.run(stop))
+            await until(lambda: away.refused >= 2)
+            away.full = False
+            await service.ready.wait()
+            assert await service.run_once() == 0
+            stop.set()
+        [row] = await rows(store, "messages")
+        assert (row["state"], row["owner"], row["suspect"]) == ("claimed", "living", 0)
 
 
 async def test_operator_is_told_of_a_message_that_is_dead_because_processes_died_of_it(
