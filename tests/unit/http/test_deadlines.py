@@ -300,6 +300,26 @@ async def test_new_limits_hold_for_open_connections_when_reloaded() -> None:
         assert [answer.status for answer in answers_of(wire)] == [200, 413]
 
 
+async def test_trust_in_the_peer_of_an_open_connection_changes_when_reloaded() -> None:
+    app, request = Recorder(), b"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n"
+    async with wired(app, HttpConfig()) as wire:
+        await wire.feed(request)
+        wire.server.reload(HttpConfig(trusted_proxies=("192.0.2.0/24",)))
+        await wire.feed(request)
+        wire.server.reload(HttpConfig())
+        await wire.feed(request)
+    clients = [seen.scope["client"] for seen in app.seen]
+    assert clients == [PEER.client, ("203.0.113.7", 0), PEER.client]
+
+
+async def test_proxy_is_believed_when_its_request_has_no_other_field() -> None:
+    """In HTTP/1.0 not even Host is needed."""
+    app = Recorder()
+    async with wired(app, HttpConfig(trusted_proxies=("192.0.2.0/24",))) as wire:
+        await wire.feed(b"GET / HTTP/1.0\r\nX-Forwarded-For: 203.0.113.7\r\n\r\n")
+    assert [seen.scope["client"] for seen in app.seen] == [("203.0.113.7", 0)]
+
+
 @pytest.mark.parametrize(
     "data",
     [b"\0", b"GET / HTTP/1.1\r\n\r\n", POST % 99_999_999, b"FROB / HTTP/1.1\r\nHost: a\r\n\r\n"],

@@ -8,8 +8,6 @@ from cordata.http.proxy import Peer, TrustedProxies
 
 LOCAL = Peer(client=("10.0.0.9", 1), server=("10.0.0.1", 80))
 UNIX = Peer(client=None, server=("/run/x", None))
-
-
 PROXIES = TrustedProxies(("unix", "10.0.0.0/8", "2001:db8::/32"))
 
 
@@ -68,6 +66,8 @@ def test_headers_of_a_peer_that_is_not_trusted_are_ignored() -> None:
     proxies = TrustedProxies(("10.1.0.0/16",))
     for peer in (LOCAL, UNIX):
         found = forwarded(peer, proxies, for_="203.0.113.7", proto="https", host="evil.example")
+        assert found == (peer.client, "http", None)
+        found = forwarded(peer, proxies, standard="for=203.0.113.7;proto=https;host=evil.example")
         assert found == (peer.client, "http", None)
 
 
