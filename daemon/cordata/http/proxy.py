@@ -65,7 +65,7 @@ class TrustedProxies:
         chain = headers.get(b"x-forwarded-for", b"")
         proto = headers.get(b"x-forwarded-proto", b"")
         host = headers.get(b"x-forwarded-host", b"")
-        standard = headers.get(b"forwarded", b"")
+        standard = b"" if chain or proto or host else headers.get(b"forwarded", b"")
         if len(chain) + len(proto) + len(host) + len(standard) > _MAX_CACHED:
             return self._resolve(peer, chain, proto, host, standard)
         return self._cached(peer, chain, proto, host, standard)
@@ -75,7 +75,7 @@ class TrustedProxies:
     ) -> Forwarded:
         if (peer.client[0] if peer.client else None) not in self:
             return peer.client, SCHEME, None
-        if not (chain or proto or host):
+        if standard:
             chain, proto, host = _standard(standard)
         scheme, host = _last(proto).lower(), _last(host)
         return (
