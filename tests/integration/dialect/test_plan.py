@@ -56,7 +56,7 @@ _PARAMS: dict[str, object] = {
     "suspect": False,
     "type": "a",
     "uncounted": 0,
-    "keyed": '["k"]',
+    "keyed": json.dumps(["k", "other"]),
     "limits": json.dumps([{"group": "g", "least": 0, "most": 2**31 - 1, "count": 100}]),
 }
 _OWN: dict[str, dict[str, object]] = {
@@ -67,7 +67,7 @@ _OWN: dict[str, dict[str, object]] = {
 #: Of each: shared buffers that it may touch at most, with a hundred rows in hand.
 _HOT = {
     "queue.publish": 60,
-    "queue.claim_all": 4000,
+    "queue.claim_all": 3000,
     "queue.claim_keys": 2500,
     "queue.claim_suspect": 100,
     "queue.promote": 2000,

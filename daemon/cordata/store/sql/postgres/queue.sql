@@ -79,8 +79,10 @@ SELECT f.*,
                            c.state = 'claimed' OR c.state = 'ready' AND c.position < m.position)))
               ) AS suspects,
        (SELECT json_agg(g.name) FROM json_array_elements_text(:keyed::json) AS g (name)
-        WHERE EXISTS (SELECT 1 FROM message AS m
-                      WHERE m."group" = g.name AND m.state = 'ready' AND m.key IS NOT NULL)
+        CROSS JOIN LATERAL (  -- one look for each; for EXISTS, a kept plan read all that are ready
+            SELECT 1 FROM message AS m
+            WHERE m."group" = g.name AND m.state = 'ready' AND m.key IS NOT NULL
+            ORDER BY m."group", m.key, m.position LIMIT 1) AS first
        )::text AS keyed
 FROM (SELECT 1) AS always LEFT JOIN found AS f ON true
 ORDER BY f."group", f.priority DESC, f.position;
