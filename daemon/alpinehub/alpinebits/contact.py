@@ -13,14 +13,16 @@ POLL_NOTED_S = 30
 _polls_noted: WeakKeyDictionary[Store, dict[tuple[int, int], int]] = WeakKeyDictionary()
 
 
-def must_note_poll(ctx: Context, recipient: Recipient, hotel_id: int) -> bool:
-    """Whether a poll is to be recorded; if so, none is for the next POLL_NOTED_S."""
+def is_poll_noted(ctx: Context, recipient: Recipient, hotel_id: int) -> bool:
+    """Whether a poll was recorded within POLL_NOTED_S, so that another one is not."""
+    at = _polls_noted.get(ctx.store, {}).get((recipient.account_id, hotel_id), 0)
+    return abs(ctx.now_us() - at) < POLL_NOTED_S * 1_000_000  # a clock may be set back
+
+
+def set_poll_noted(ctx: Context, recipient: Recipient, hotel_id: int) -> None:
+    """Say that a poll was recorded, after the commit."""
     noted = _polls_noted.setdefault(ctx.store, {})
-    who, now_us = (recipient.account_id, hotel_id), ctx.now_us()
-    if abs(now_us - noted.get(who, 0)) < POLL_NOTED_S * 1_000_000:  # a clock may be set back
-        return False
-    noted[who] = now_us
-    return True
+    noted[recipient.account_id, hotel_id] = ctx.now_us()
 
 
 async def note_contact(

@@ -36,7 +36,7 @@ from msgspec import Struct
 
 from alpinehub import history
 from alpinehub.alpinebits.call import Recipient
-from alpinehub.alpinebits.contact import must_note_poll, note_contact
+from alpinehub.alpinebits.contact import is_poll_noted, note_contact, set_poll_noted
 from alpinehub.alpinebits.guest import (
     StoredVersion,
     Undeliverable,
@@ -64,6 +64,7 @@ _RENDERER_FAILED = (
     UndeliverableCode.RENDERER,
     "the renderer failed; the journal has the details",
 )
+
 
 _log = logging.getLogger("alpinehub.alpinebits")
 
@@ -167,11 +168,13 @@ async def send_pages(
     """As `list_pages`, PAGE at a time, each page recorded as sent before it is yielded. If a page
     is lost on its way, it is sent again, as it is not acknowledged.
     """
-    polled = hotel.id if must_note_poll(ctx, recipient, hotel.id) else None
+    polled = None if is_poll_noted(ctx, recipient, hotel.id) else hotel.id
     async with aclosing(list_pages(ctx, recipient, hotel, since_us=since_us, size=PAGE)) as pages:
         async for page in pages:
             await _record_sent(ctx, recipient, page, polled)
-            polled = None
+            if polled is not None:  # not before: a poll that fails is not recorded
+                set_poll_noted(ctx, recipient, polled)
+                polled = None
             yield page
 
 
@@ -216,12 +219,12 @@ async def list_pages(
 async def _record_sent(
     ctx: Context, recipient: Recipient, page: Sequence[RenderedVersion], polled: int | None
 ) -> None:
-    """Record versions as sent, right before they are, and in the same unit of work that the account
-    polled this hotel. What is recorded already is not written again, so that a poll which repeats
-    another one only reads.
+    """Record versions as sent, right before they are. What is recorded already is not written
+    again, so that a poll which repeats another one only reads. `polled`: record in the same unit of
+    work that the account polled this hotel.
 
-    Raises: StoreUnavailable; then none of them is recorded. But a poll does not fail if it only
-    cannot be recorded that it came.
+    Raises: StoreUnavailable; then none of them is recorded. A poll that finds nothing new does not
+    fail if it cannot be recorded.
     """
     new = [one for one in page if one.is_new]
 

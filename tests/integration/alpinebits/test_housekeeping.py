@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.integration.alpinebits.hub import NAMESPACE, Hub, open_hub
+from tests.integration.alpinebits.hub import NAMESPACE, Hub, open_hub, read_rq
 
 from alpinehub.alpinebits import contact
 from alpinehub.alpinebits.protocol import PROTOCOLS
@@ -112,6 +112,21 @@ async def test_poll_is_noted_after_the_clock_was_set_back(tmp_path: Path) -> Non
         contact._polls_noted[hub.ctx.store] = {(U1, H1): an_hour_ahead}
         await hub.read("u1", "H1")
         assert await hub.one("SELECT polled_at FROM contact") < an_hour_ahead
+
+
+async def test_poll_is_noted_after_one_that_failed(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        await hub.add(H1, "a1")
+        run = hub.ctx.store.run
+
+        async def away(unit: object) -> object:
+            raise StoreUnavailable("disk", retry_after_s=7)
+
+        hub.ctx.store.run = away  # type: ignore[method-assign,assignment]
+        assert (await hub.post("u1", "OTA_Read:GuestRequests", read_rq("H1"))).is_error
+        hub.ctx.store.run = run  # type: ignore[method-assign]
+        assert await hub.read("u1", "H1") == ["a1"]
+        assert await hub.one("SELECT polled_at FROM contact") > 0
 
 
 async def test_poll_answers_when_that_it_came_cannot_be_noted(tmp_path: Path) -> None:
