@@ -275,7 +275,7 @@ class Tx(ABC):
     def notify(self, topic: str) -> None:
         """Wake the waiters of a topic, in every process, after the commit.
 
-        A topic `a b` wakes those of `a`, too.
+        Topics that begin with `queue ` are those of published events: do not use them.
         """
         self.topics.add(topic)
 
