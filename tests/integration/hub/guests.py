@@ -52,8 +52,8 @@ async def store(hub: Hub, made: NormalisedSubmission) -> StoreResult:
 async def leave(hub: Hub, state: str, body: bytes, hotel: str = "DEMO") -> None:
     """Store a submission that became no request."""
     sql = (
-        "INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)"
-        " SELECT s.id, ?, '{\"x\": 1}', ?, ?, 'r' FROM source s"
+        "INSERT INTO inbox (source_id, received_at, headers, body, state, error, request_id)"
+        " SELECT s.id, ?, '{\"x\": 1}', ?, ?, 'missing:arrival', 'r' FROM source s"
         " JOIN hotel h ON h.id = s.hotel_id WHERE h.code = ?"
     )
     await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us, body, state, hotel]))

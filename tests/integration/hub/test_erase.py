@@ -160,6 +160,9 @@ async def test_nothing_of_a_person_is_left_in_the_store(tmp_path: Path) -> None:
         assert erased == Erased(customers=1, requests=3, inbox=4, versions=1, mails=1)
         await hub.ctx.store.checkpoint(force=True)
         assert found_in(dump(tmp_path)) == set()
+        columns = "headers, error, state, outcome"
+        left = await hub.rows(f"SELECT DISTINCT {columns} FROM inbox WHERE request_id = 'r'")
+        assert [tuple(row.values()) for row in left] == [("{}", None, "rejected", "erased")]
         assert await hub.one("SELECT count(*) FROM reservation") == 604
         assert await hub.one("SELECT count(*) FROM customer") == 601
 
