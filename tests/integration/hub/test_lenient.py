@@ -125,6 +125,16 @@ async def test_google_lead_is_answered_empty_and_its_key_stored_nowhere(tmp_path
         assert await hub.one("SELECT external_id FROM reservation") == "lead-1"
 
 
+async def test_campaign_of_wix_is_bounded_and_has_no_empty_parameter(tmp_path: Path) -> None:
+    given = {"utm_empty": " ", "utm_source": "x" * 2000, "UTM_other": "y"}
+    given |= {f"utm_{number}": f"{number}\n" for number in range(30)}
+    async with open_lenient(tmp_path) as hub:
+        await post_wix(hub, wix(**given))
+        await hub.handle_events()
+        kept = {str(number): str(number) for number in range(19)}
+        assert (await data(hub))["utm"] == {"source": "x" * 1024, **kept}
+
+
 @on_each_store
 async def test_google_test_lead_reaches_no_hotel(tmp_path: Path) -> None:
     leads: tuple[object, ...] = ("False", "FALSE", "0", 0, {})
