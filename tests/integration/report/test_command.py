@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 from tests.integration.alpinebits.hub import open_hub
 from tests.integration.alpinebits_client.peers import Done, command
 from tests.integration.hub.command import configure
+
+from alpinehub.report.figures import Figures
 
 
 async def report(folder: Path, *words: str) -> Done:
@@ -22,6 +25,7 @@ async def test_command_shows_the_report_in_each_format_and_sends_nothing(tmp_pat
     html = await report(tmp_path, "--hotel", "H1", "--format", "html")
     assert html.out.startswith("<!DOCTYPE html>")
     told = (await report(tmp_path, "--hotel", "H1", "--format", "json")).json
+    assert told.keys() == {field.name for field in fields(Figures)}
     assert (told["requests"], told["hotel"]["code"], told["day"]) == (1, "H1", "2024-01-02")
     assert [(one["account"], one["count"]) for one in told["waiting"]] == [("u1", 1)]
 
