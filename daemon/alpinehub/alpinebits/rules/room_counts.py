@@ -111,7 +111,10 @@ def is_free_while_closed(rooms: FreeRooms, closings: Sequence[Period]) -> bool:
 
 
 def cut(rooms: FreeRooms, *, first: int = 0, last: int = date.max.toordinal()) -> FreeRooms:
-    """Without the periods that ended before the first night, and the nights after the last."""
+    """Without the periods that ended before the first night, and without the nights after the last.
+
+    A period that includes the first night keeps the nights before it.
+    """
 
     def left(periods: Iterable[Period]) -> tuple[Period, ...]:
         return tuple(
