@@ -250,7 +250,7 @@ async def test_url_names_another_file_when_it_has_a_path(tmp_path: Path, begin: 
     async with opened(tmp_path, url=f"{begin}{tmp_path}/else where.db") as store:
         await deposit(store, "a")
     assert (tmp_path / "else where.db").exists() and (tmp_path / "else where.db.lock").exists()
-    for url in ("postgresql://x", "sqlite:///", "sqlite:x"):
+    for url in ("postgresql://x", "sqlite:///", "sqlite:////", "sqlite:x"):
         with pytest.raises(ConfigError, match="url"):
             async with opened(tmp_path, url=url):
                 pass

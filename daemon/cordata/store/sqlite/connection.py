@@ -50,8 +50,8 @@ def database_path(url: str, state_dir: Path) -> Path:
         raise ConfigError("[store] url has a NUL character")
     if url == "sqlite:":
         return state_dir / "cordata.db"
-    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
-        return Path("/" + url.removeprefix("sqlite:").lstrip("/"))
+    if url.startswith("sqlite:///") and (name := url.removeprefix("sqlite:").lstrip("/")):
+        return Path("/" + name)
     raise ConfigError(
         "[store] url does not name a file", hint='use "sqlite:" or "sqlite:///path/to/file.db"'
     )
