@@ -97,10 +97,9 @@ class ProcessMetrics:
 
     def tick(self) -> None:
         """Write the gauges, and keep a sample when it is due. Call it every 2 s. Raises nothing."""
-        values = self._file.values
         for at, value in self._gauges:
-            with suppress(OSError):  # no file descriptor is free
-                values[at] = value()
+            self._write(at, value)
+        values = self._file.values
         with suppress(OSError):
             pages = Path("/proc/self/statm").read_text().split()  # proc_pid_statm(5)
             for at, count in zip(self._memory, pages, strict=False):
@@ -108,8 +107,16 @@ class ProcessMetrics:
         self._file.sample_if_due()
 
     def watch(self, series: Series, value: Callable[[], float]) -> None:
-        """Write `value()` as this gauge at each tick."""
-        self._gauges.append((self._file.offset(series), value))
+        """Write `value()` as this gauge now and at each tick: until now it has the value of the
+        process before, or 0.
+        """
+        at = self._file.offset(series)
+        self._write(at, value)
+        self._gauges.append((at, value))
+
+    def _write(self, at: int, value: Callable[[], float]) -> None:
+        with suppress(OSError):  # no file descriptor is free
+            self._file.values[at] = value()
 
     def http(self) -> HttpMetrics:
         """For the HTTP server."""

@@ -177,6 +177,7 @@ def test_service_is_degraded_while_redis_is_away(tmp_path: Path) -> None:
         config = write_config(tmp_path, f'[broker]\nurl = "{redis.url}"\n')
         with forked_server(None, "--config", str(config), app=None) as running_server:
             running_server.ready()
+            assert looked(config)[1]["redis_away"] == []  # also before the first tick
             settled(config, 0)
             redis.stop()
             document = settled(config, 1)
