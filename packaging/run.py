@@ -63,14 +63,16 @@ def prepare(state: Path) -> Path:
     if len(os.fsencode(runtime)) > 107 - _SOCKET_NAME_BYTES:
         runtime = own_temporary(f"cordata-{os.getuid()}-{state.stat().st_ino}")
     runtime.mkdir(mode=0o700, exist_ok=True)
-    # Written at every start: the directory may have been moved.
-    drop_in = state / "conf.d" / "run.toml"
-    drop_in.parent.mkdir(mode=0o700, exist_ok=True)
-    drop_in.write_text(
-        "# `make run` writes this file at every start.\n"
-        '[app]\nimport = "alpinehub.app:app"\n[paths]\n'
-        f'state = "{state}"\nruntime = "{runtime}"\ncredentials = "{state / "credentials"}"\n'
-    )
+    paths = f'state = "{state}"\nruntime = "{runtime}"\ncredentials = "{state / "credentials"}"\n'
+    # Written at every start: the directory may have been moved. The paths have a file of their own,
+    # since one that names an application is not read if the user's file names another.
+    for name, text in (
+        ("app", '[app]\nimport = "alpinehub.app:app"\n'),
+        ("run", f"[paths]\n{paths}"),
+    ):
+        drop_in = state / "conf.d" / f"{name}.toml"
+        drop_in.parent.mkdir(mode=0o700, exist_ok=True)
+        drop_in.write_text(f"# `make run` writes this file at every start.\n{text}")
     config = state / "cordata.toml"
     if not config.exists():
         config.write_text("# Settings of your own; docs/reference/configuration.md has them all.\n")

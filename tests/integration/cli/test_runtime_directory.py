@@ -97,6 +97,16 @@ def test_make_run_takes_and_keeps_the_settings_that_are_there(tmp_path: Path) ->
     assert config.read_text() == '[mail]\nhots = "localhost"\n'
 
 
+def test_make_run_uses_its_directory_when_the_settings_name_another_application(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "cordata.toml"
+    config.write_text('[app]\nimport = "nowhere:app"\n')
+    result = python(str(ROOT / "packaging" / "run.py"), "0", str(tmp_path))
+    assert result.returncode == 78 and "nowhere" in result.stderr, result
+    assert (tmp_path / "credentials" / "master-key").exists()
+
+
 def test_make_run_says_what_to_change_before_it_makes_anything(tmp_path: Path) -> None:
     program, state = str(ROOT / "packaging" / "run.py"), tmp_path / "a state"
     with socket.create_server(("127.0.0.1", 0)) as taken:
