@@ -100,7 +100,10 @@ class MetricsFile:
         self._offsets = dict(_offsets(series))
         with _locked(directory):  # another process of the unit may start now
             remove_old(directory)
-            self._make(unit, series, self._predecessor())
+            before = self._predecessor()
+            #: This process, and the one whose counters it goes on with; 0: none.
+            self._pids = {os.getpid(), before.pid if before is not None else 0}
+            self._make(unit, series, before)
 
     @property
     def in_memory(self) -> bool:
@@ -205,7 +208,9 @@ class MetricsFile:
         """Write what is counted in memory into the file, if there is space by now."""
         try:
             with _locked(self._path.parent, wait=False):
-                self._predecessor()  # a job that was started again may count there
+                before = self._predecessor()
+                if before is not None and before.pid not in self._pids:
+                    return  # a job that was started again has counted there meanwhile
                 try:
                     self._new.touch(mode=0o600)
                     self._new.write_bytes(self._map[:])

@@ -226,3 +226,16 @@ def test_process_that_starts_on_a_full_disk_is_counted_when_there_is_space(tmp_p
         assert found.values[REQUESTS] == (7.0,) and found.ended
         assert [path.name for path in (disk / "metrics").iterdir()] == ["worker@0.metrics"]
         assert (disk / "metrics" / "worker@0.metrics").stat().st_mode & 0o777 == 0o600
+
+
+@needs_root
+def test_counters_stay_when_another_process_of_the_unit_counted_since_the_full_disk(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", "256k") as disk:
+        fill(disk / "filler")
+        file = MetricsFile(disk / "metrics", "worker@0", ALL)
+        (disk / "filler").unlink()
+        counting(disk / "metrics", 5, "end").communicate()
+        file.end()
+        assert only(disk / "metrics").values[REQUESTS] == (5.0,)
