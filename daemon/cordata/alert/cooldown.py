@@ -33,11 +33,13 @@ class _Kind:
     counted: int = 0
     #: Mails before that one, within the hour.
     before: list[float] = field(default_factory=list)
+    #: Whether the last one was given back: it was not sent.
+    given_back: bool = False
 
     @property
     def mails(self) -> list[float]:
         """When its mails were sent: the last one, and those within the hour before it."""
-        return [self.mailed_at, *self.before]
+        return self.before if self.given_back else [self.mailed_at, *self.before]
 
 
 _decode = msgspec.json.Decoder(dict[str, _Kind]).decode
@@ -90,8 +92,9 @@ class Cooldown:
         """The claimed mail was not sent: allow the next one soon, and count this one with it."""
         with self._locked():
             kinds = self._load()
-            again_at = now - self._cooldown_s + min(RETRY_S, self._cooldown_s)
-            kinds[kind] = _Kind(mailed_at=again_at, counted=counted + 1)
+            entry = kinds.setdefault(kind, _Kind())
+            entry.mailed_at = now - self._cooldown_s + min(RETRY_S, self._cooldown_s)
+            entry.counted, entry.given_back = counted + 1, True
             self._save(kinds, now)
 
     @contextmanager

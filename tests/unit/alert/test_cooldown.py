@@ -102,6 +102,28 @@ def test_known_kinds_leave_half_of_the_mails_to_new_ones(tmp_path: Path) -> None
         cooldown.claim("worker@0", now=13_550.0)
 
 
+def test_mails_that_were_not_sent_use_up_no_limit(tmp_path: Path) -> None:
+    """The mail server is away for a moment: the kind is as new, and the mails are as many."""
+    cooldown = Cooldown([tmp_path], cooldown_s=900, max_per_hour=2)
+    assert cooldown.claim("worker@0", now=10_000.0) == 0
+    for at in (10_001.0, 10_061.0):
+        assert cooldown.claim("primary", now=at) is not None
+        cooldown.give_back("primary", counted=0, now=at)
+    assert cooldown.claim("primary", now=10_121.0) == 1
+    with pytest.raises(TooMany):
+        cooldown.claim("worker@1", now=10_122.0)
+
+
+def test_mails_before_one_that_was_not_sent_still_count(tmp_path: Path) -> None:
+    cooldown = Cooldown([tmp_path], cooldown_s=900, max_per_hour=4)
+    for at in (10_000.0, 10_900.0):
+        assert cooldown.claim("worker@0", now=at) == 0
+    cooldown.give_back("worker@0", counted=0, now=10_900.0)
+    assert cooldown.claim("worker@0", now=10_960.0) == 1
+    with pytest.raises(TooMany):
+        cooldown.claim("worker@0", now=11_860.0)
+
+
 def test_kinds_that_are_claimed_at_the_same_time_are_one_mail_of_the_limit(tmp_path: Path) -> None:
     cooldown = Cooldown([tmp_path], cooldown_s=900, max_per_hour=2)
     assert [cooldown.claim(kind, now=10_000.0) for kind in "abc"] == [0, 0, 0]
