@@ -40,12 +40,13 @@ def listen_fds() -> list[ListenSocket]:
     for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
         os.environ.pop(name, None)  # the C library's unsetenv() is unknown to os.environ
     _taken.clear()
-    for fd, name in sorted(inherited.items()):
+    for fd, name in sorted(inherited.items()):  # before any is taken: a second call finds none
         if not daemon.is_socket(fd, type=socket.SOCK_STREAM):
             raise ConfigError(
                 f"what was passed as {name!r} is no stream socket",
                 hint="name its addresses by ListenStream= in the socket unit",
             )
+    for fd, name in sorted(inherited.items()):
         sock = socket.socket(fileno=fd)
         sock.set_inheritable(False)
         sock.setblocking(False)

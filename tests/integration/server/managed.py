@@ -26,12 +26,17 @@ class Managed:
         self,
         argv: Sequence[str],
         environment: dict[str, str],
-        listening: socket.socket | None = None,
+        listening: Sequence[socket.socket] = (),
         *,
         forked: bool = False,
     ) -> None:
-        if listening is not None:
-            environment = {**environment, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "http"}
+        if listening:
+            names = ":".join("http" for _ in listening)
+            environment = {
+                **environment,
+                "LISTEN_FDS": str(len(listening)),
+                "LISTEN_FDNAMES": names,
+            }
         self._notify = NotifySocket()
         #: Every datagram, in order.
         self.messages: list[dict[str, str]] = []
@@ -51,7 +56,7 @@ class Managed:
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
-                pass_fds=[listening.fileno()] if listening is not None else [],
+                pass_fds=[one.fileno() for one in listening],
             )
         )
 
@@ -99,11 +104,12 @@ class Managed:
         self._notify.close()
 
 
-def _handing(listening: socket.socket | None) -> list[str]:
-    """What goes before a command that is to find this socket as systemd passes it."""
-    if listening is None:
+def _handing(listening: Sequence[socket.socket]) -> list[str]:
+    """What goes before a command that is to find these sockets as systemd passes them."""
+    if not listening:
         return []
-    return ["bash", "-c", f'exec 3<&{listening.fileno()}; LISTEN_PID=$$ exec "$@"', "bash"]
+    moves = " ".join(f"{fd}<&{one.fileno()}" for fd, one in enumerate(listening, start=3))
+    return ["bash", "-c", f'exec {moves}; LISTEN_PID=$$ exec "$@"', "bash"]
 
 
 @contextlib.contextmanager
@@ -123,9 +129,13 @@ def forked(config: Path, *argv: str, **environment: str) -> Iterator[Managed]:
 
 @contextlib.contextmanager
 def managed_on(
-    listening: socket.socket, config: Path, *argv: str, **environment: str
+    listening: socket.socket | Sequence[socket.socket],
+    config: Path,
+    *argv: str,
+    **environment: str,
 ) -> Iterator[Managed]:
-    """The same with the socket of http.socket."""
+    """The same with the socket of http.socket, or several."""
     argv = (*argv, "--config", str(config))
-    with contextlib.closing(Managed(argv, environment, listening)) as role:
+    sockets = [listening] if isinstance(listening, socket.socket) else listening
+    with contextlib.closing(Managed(argv, environment, sockets)) as role:
         yield role

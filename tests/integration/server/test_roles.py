@@ -30,11 +30,15 @@ def test_worker_waits_for_the_schema_and_says_so(tmp_path: Path) -> None:
             assert primary.stop()[0] == 0
 
 
-@pytest.mark.parametrize("role", [("worker", "0"), ("server",)])
+@pytest.mark.parametrize("role", [("worker", "0", "--wait-for-config"), ("server",)])
 def test_datagram_socket_ends_the_start_with_78(tmp_path: Path, role: tuple[str, ...]) -> None:
-    with socket.socket(type=socket.SOCK_DGRAM) as passed:
-        passed.bind(("127.0.0.1", 0))
-        with managed_on(passed, write_config(tmp_path), *role) as process:
+    """No worker answers 503 on the others until a reload, which would then leave that one out."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as good,
+        socket.socket(type=socket.SOCK_DGRAM) as bad,
+    ):
+        bad.bind(("127.0.0.1", 0))
+        with managed_on([good, bad], write_config(tmp_path), *role) as process:
             code, log = process.ended()
     assert code == 78 and "passed as 'http' is no stream socket" in log, log
     assert "ListenStream=" in log and "Traceback" not in log, log
