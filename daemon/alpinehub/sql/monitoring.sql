@@ -1,7 +1,7 @@
 -- Hotel software that does not poll (monitoring/).
 
 -- name: monitoring_note
--- Hotel software that never polled has no row yet.
+-- Hotel software that never called has no row yet.
 INSERT INTO contact (account_id, hotel_id, stale_at) VALUES (:account_id, :hotel_id, :stale_at)
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET stale_at = excluded.stale_at
 
