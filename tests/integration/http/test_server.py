@@ -9,7 +9,8 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -475,39 +476,38 @@ async def test_new_connections_are_left_to_others_while_draining() -> None:
         before.close()
 
 
-async def test_request_that_outlasts_the_stop_is_cut_off() -> None:
+@asynccontextmanager
+async def stopped_during_a_request(
+    *, cut_off_s: float | None = None
+) -> AsyncIterator[tuple[HttpServer, asyncio.Task[None], asyncio.StreamReader]]:
+    """A server that was told to stop while a request hangs, its run, and what its client reads."""
+
     async def hang(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.Event().wait()
 
     with listening() as sockets:
-        server = HttpServer(http_only(hang), sockets, HttpConfig(drain_s=0), cut_off_s=0.1)
+        server = HttpServer(http_only(hang), sockets, HttpConfig(drain_s=0), cut_off_s=cut_off_s)
         stop = asyncio.Event()
-        run = asyncio.ensure_future(server.run(stop))
+        run = asyncio.create_task(server.run(stop))
         await server.ready.wait()
         reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
         writer.write(GET)
         await until_async(lambda: server.state.in_flight > 0)
         stop.set()
+        yield server, run, reader
+        writer.close()
+
+
+async def test_request_that_outlasts_the_stop_is_cut_off() -> None:
+    async with stopped_during_a_request(cut_off_s=0.1) as (server, run, reader):
         async with asyncio.timeout(60):
             await run
             assert await reader.read() == b""
         assert server.state.in_flight == 0
-        writer.close()
 
 
 async def test_cancelling_cuts_requests_in_hand_off() -> None:
-    async def hang(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.Event().wait()
-
-    with listening() as sockets:
-        server = HttpServer(http_only(hang), sockets, HttpConfig(drain_s=0))
-        stop = asyncio.Event()
-        run = asyncio.ensure_future(server.run(stop))
-        await server.ready.wait()
-        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
-        writer.write(GET)
-        await until_async(lambda: server.state.in_flight > 0)
-        stop.set()
+    async with stopped_during_a_request() as (server, run, reader):
         await asyncio.sleep(0.05)
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -515,7 +515,6 @@ async def test_cancelling_cuts_requests_in_hand_off() -> None:
         assert server.state.in_flight == 0
         async with asyncio.timeout(60):
             assert await reader.read() == b""
-        writer.close()
 
 
 async def test_stats_count_requests_and_tell_a_rate() -> None:
