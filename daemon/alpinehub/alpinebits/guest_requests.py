@@ -65,7 +65,6 @@ _RENDERER_FAILED = (
     "the renderer failed; the journal has the details",
 )
 
-
 _log = logging.getLogger("alpinehub.alpinebits")
 
 
