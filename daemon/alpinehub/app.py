@@ -7,22 +7,18 @@ from alpinehub.alpinebits.call import CONVERT_LARGE, READ_LARGE
 from alpinehub.api import alpinebits, api
 from alpinehub.customers.duplicates import merge_duplicates
 from alpinehub.hotels import list_hotels
-from alpinehub.inbox.processing import settle, settle_or_review
 from alpinehub.models import is_time_zone
 from alpinehub.monitoring import watch
 from alpinehub.push import delivery, schedule, target
 from alpinehub.report.job import due_portfolio, due_reports, send_portfolio, send_report
 from alpinehub.settings import HubSettings
 from alpinehub.sources import describe_closed, sealed_elsewhere
-from alpinehub.webhooks import form, form_limit, generic, google, wix
+from alpinehub.webhooks import form_endpoint, form_limit, generic, receive
 from alpinehub.webhooks.endpoint import Webhooks
 from cordata import App, Context, Event, EventContext
 
 #: Handlers of one worker at once.
 WAKES_AT_ONCE = 64
-INTERPRETED_AT_ONCE = 32
-#: How often a submission is interpreted again after an error, before it goes to the review list.
-INTERPRETED_AGAIN = 5
 #: Each of them waits for a server of hotel software, for 30 s at most.
 PUSHED_AT_ONCE = 64
 
@@ -39,10 +35,10 @@ app.mount(
     Webhooks(
         {
             "/generic": generic.post,
-            "/wix/": wix.post,
-            "/google": google.post,
-            "/google/": google.post,
-            "/form/": form.post,
+            "/wix/": receive.post_wix,
+            "/google": receive.post_google,
+            "/google/": receive.post_google,
+            "/form/": form_endpoint.post,
         }
     ),
     logged_segments=2,  # the kind and the hotel: what follows is a secret
@@ -96,15 +92,6 @@ async def unknown_time_zones(ctx: Context) -> list[str]:
     if not unknown:
         return []
     return [f"this host does not know the time zone of {', '.join(unknown)}; apt install tzdata"]
-
-
-@app.on("inbox.received", concurrency=INTERPRETED_AT_ONCE, retries=INTERPRETED_AGAIN)
-async def process_submission(event: Event, ctx: EventContext) -> None:
-    """Interpret a stored submission: a reservation, or an entry of the review list. The last
-    attempt leaves it to a person.
-    """
-    is_last = event.attempt > INTERPRETED_AGAIN
-    await (settle_or_review if is_last else settle)(ctx, event.payload["inbox_id"])
 
 
 @app.on("push.wanted", concurrency=WAKES_AT_ONCE)

@@ -154,6 +154,7 @@ def source_of(row: Row, hotel: Hotel) -> Source:
         sealed=row["secret"],
         fingerprint=row["fingerprint"],
         before=before,
+        mapping=row["mapping"],
         options=options_of(row["options"], row["name"]),
     )
 

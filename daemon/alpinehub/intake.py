@@ -1,4 +1,4 @@
-"""Stores one submission: all its rows and its event, in one unit of work.
+"""Stores one submission: all its rows and its events, in one unit of work.
 
     new external id ........................ version 1, reservation.received
     stored, same content as the newest ..... duplicate
@@ -10,6 +10,10 @@
 
 A duplicate gets the existing id. It writes no version and no event: it is counted, and if it is
 newer by the source's order, the reservation gets that order.
+
+A form that sends no id gets one that is made of content and time: the same content in the same or a
+neighbouring slot of ten minutes (a double click, a reload) is one submission, a week later it is
+another.
 
 The unit runs until it commits, RUNS times at most:
 
@@ -27,17 +31,20 @@ store the same external id, idempotency key, version or e-mail address of a cust
 is run again by the store, and finds the rows of the first; a Conflict comes here only if it
 collides again. A unit that changes a customer, or has no e-mail address, depends on rows that no
 constraint protects, so it cannot be batched. Nor can one that gives an existing reservation a new
-customer: the batch does not know their id yet.
+customer: the batch does not know their id yet. Nor can one with an id made of its content, since no
+unique constraint compares the ids of two slots: it locks its content.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Literal, NamedTuple
+from hashlib import blake2b
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from alpinehub import counts
+from alpinehub import counts, history
 from alpinehub.customers.identity import MustRunAlone, find_or_create
 from alpinehub.models import Hotel
 from alpinehub.reservations import (
@@ -56,6 +63,10 @@ from cordata import Conflict, Row, Store, StoreUnavailable, Tx
 #: Limit of the runs of one unit. If several processes change one reservation at once, one of them
 #: succeeds in each round: so up to this many may.
 RUNS = 8
+#: Width of a slot, in microseconds: see the top.
+_SLOT_US = 600_000_000
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 class SubmissionOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +94,11 @@ class NormalisedSubmission(msgspec.Struct, frozen=True, kw_only=True):
     source_id: int
     hotel: Hotel
     data: ReservationData
+    #: The id by which its sender knows it; None: it has none.
     external_id: str | None
+    #: Whether one without an external id gets one of its content, so that the same again is a
+    #: duplicate.
+    content_is_id: bool = False
     order: SubmissionOrder = SubmissionOrder()
     #: Whether it may create its reservation: a cancellation that lacks the stay may not.
     may_create: bool = True
@@ -96,8 +111,10 @@ class NormalisedSubmission(msgspec.Struct, frozen=True, kw_only=True):
     body_hash: str = ""
     #: Its row in the inbox, which the caller updates; None: insert one.
     inbox_id: int | None = None
-    #: When that row was received, in microseconds since the epoch; None: now.
+    #: When it was received, in microseconds since the epoch; None: now.
     received_at: int | None = None
+    #: Of a form: how its fields were mapped, for the history. Its duplicates are in the inbox, too.
+    mapped_by: Mapping[str, object] | None = None
 
 
 class StoreResult(msgspec.Struct, frozen=True):
@@ -114,7 +131,7 @@ class UnknownReservation(Exception):
     """A cancellation of a reservation that is not stored, and too incomplete to create one."""
 
 
-class _Prepared(NamedTuple):
+class Prepared(NamedTuple):
     """Computed from a submission before its unit, because it takes time and needs no store."""
 
     #: Id of the reservation if it is new.
@@ -122,12 +139,32 @@ class _Prepared(NamedTuple):
     data: str
     content_hash: bytes
     #: Whether the unit is batched (see the top).
-    batch: bool
+    batch: bool = False
 
 
-def _prepare(submission: NormalisedSubmission, now_us: int, *, batch: bool) -> _Prepared:
+def prepare(submission: NormalisedSubmission, now_us: int) -> Prepared:
+    """What a unit that stores the submission needs."""
     encoded = encode(submission.data)
-    return _Prepared(new_id(now_us), encoded.decode(), content_hash(encoded), batch)
+    return Prepared(new_id(now_us), encoded.decode(), content_hash(encoded))
+
+
+class BatchableUnit(Protocol[T_co]):
+    """A unit that may run batched or alone."""
+
+    async def __call__(self, tx: Tx, *, batch: bool) -> T_co:
+        """Run it. Raises: MustRunAlone if `batch`, and it cannot be batched."""
+
+
+async def run_until_stored(store: Store, unit: BatchableUnit[T_co], *, batch: bool) -> T_co:
+    """Run a unit until it commits (see the top). Raises: StoreUnavailable, what the unit raises."""
+    for _ in range(RUNS):
+        try:
+            return await store.run(partial(unit, batch=batch), batch=batch)
+        except Conflict:
+            continue  # the next run finds the other unit's rows
+        except MustRunAlone:
+            batch = False
+    raise StoreUnavailable("too many changes of the same reservation at once", retry_after_s=1)
 
 
 async def store_submission(
@@ -138,22 +175,16 @@ async def store_submission(
     Raises: KeyReused, UnknownReservation (nothing is written then), StoreUnavailable. Cancelling
     is safe: the submission is stored as a whole or not at all; sent again, it gets the same id.
     """
-    prepared = _prepare(submission, now_us, batch=True)
-    for _ in range(RUNS):
-        unit = partial(_submission_unit, submission=submission, prepared=prepared)
-        try:
-            return await store.run(unit, batch=prepared.batch)
-        except Conflict:
-            continue  # the next run finds the other unit's rows
-        except MustRunAlone:
-            prepared = prepared._replace(batch=False)
-    raise StoreUnavailable("too many changes of the same reservation at once", retry_after_s=1)
+    prepared = prepare(submission, now_us)
+    unit = partial(store_in_unit, submission=submission, prepared=prepared)
+    return await run_until_stored(store, unit, batch=True)
 
 
-async def _submission_unit(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
+async def store_in_unit(
+    tx: Tx, *, submission: NormalisedSubmission, prepared: Prepared, batch: bool
 ) -> StoreResult:
-    """The unit of `store_submission`. A duplicate has no row in the inbox, so it is counted."""
+    """The unit of `store_submission`, or a part of one that does more."""
+    prepared = prepared._replace(batch=batch)
     if submission.idempotency_key is None:
         result = await _find_and_store(tx, submission, prepared)
     else:
@@ -164,7 +195,7 @@ async def _submission_unit(
 
 
 async def _store_if_key_is_new(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, key: str
+    tx: Tx, submission: NormalisedSubmission, prepared: Prepared, key: str
 ) -> StoreResult:
     """Store it, unless a submission with this Idempotency-Key was stored before."""
     result: StoreResult | None = None
@@ -180,34 +211,55 @@ async def _store_if_key_is_new(
 
 
 async def _find_and_store(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
+    tx: Tx, submission: NormalisedSubmission, prepared: Prepared
 ) -> StoreResult:
-    """Look up the reservation by its external id, and store the submission."""
-    existing = None
-    if submission.external_id is not None:
-        existing = await tx.fetch_one(
-            "find_reservation", source_id=submission.source_id, external_id=submission.external_id
-        )
-    return await _add_or_change(tx, submission, prepared, existing)
+    submission, existing = await find(tx, submission, prepared)
+    return await add_or_change(tx, submission, prepared, existing)
 
 
-async def store_in_unit(
-    tx: Tx, submission: NormalisedSubmission, existing: Row | None
-) -> StoreResult:
-    """Store a submission without a key in the caller's unit, which runs again after a Conflict.
+async def find(
+    tx: Tx, submission: NormalisedSubmission, prepared: Prepared
+) -> tuple[NormalisedSubmission, Row | None]:
+    """The submission with its external id, and the reservation that has this id already, or None.
 
-    `existing`: its reservation, as `find_reservation` returns it. Raises: UnknownReservation,
-    Conflict, StoreUnavailable.
+    If the id is made of the content, the slot after counts, too: of two submissions the later one
+    may be stored first. Raises: MustRunAlone.
     """
-    prepared = _prepare(submission, tx.now_us, batch=False)
-    return await _add_or_change(tx, submission, prepared, existing)
+    if submission.external_id is not None:
+        ids = [submission.external_id]
+    elif submission.content_is_id:
+        if prepared.batch:
+            raise MustRunAlone
+        received_at = tx.now_us if submission.received_at is None else submission.received_at
+        slot = received_at // _SLOT_US
+        ids = [_content_id(prepared.data, one) for one in (slot, slot - 1, slot + 1)]
+        locked = {"source_id": submission.source_id, "content": prepared.data}
+        await tx.fetch_one("inbox_lock_content", **locked)
+    else:
+        return submission, None
+    for external_id in ids:
+        existing = await tx.fetch_one(
+            "find_reservation", source_id=submission.source_id, external_id=external_id
+        )
+        if existing is not None:
+            break
+    else:
+        external_id = ids[0]
+    return msgspec.structs.replace(submission, external_id=external_id), existing
 
 
-async def _add_or_change(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row | None
+def _content_id(content: str, slot: int) -> str:
+    return blake2b(content.encode(), digest_size=12, salt=slot.to_bytes(8, "big")).hexdigest()
+
+
+async def add_or_change(
+    tx: Tx, submission: NormalisedSubmission, prepared: Prepared, existing: Row | None
 ) -> StoreResult:
     """Store it as a new reservation, or as the next version of the existing one, or find that it
     is a duplicate.
+
+    `existing`: its reservation, as `find` returns it. Raises: UnknownReservation, MustRunAlone,
+    Conflict, StoreUnavailable.
     """
     if existing is None:
         return await _add_reservation(tx, submission, prepared)
@@ -215,12 +267,14 @@ async def _add_or_change(
     if newness < 0 or await _is_repeated(tx, submission, prepared, existing, is_newer=newness > 0):
         if newness > 0:
             await _write_order(tx, submission, existing["id"])
+        if submission.mapped_by is not None:
+            await _add_inbox(tx, submission, existing["id"], "duplicate")
         return StoreResult(str(existing["id"]), "duplicate", int(existing["version"]))
     return await _change_reservation(tx, submission, prepared, existing)
 
 
 async def _is_repeated(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row, *, is_newer: bool
+    tx: Tx, submission: NormalisedSubmission, prepared: Prepared, existing: Row, *, is_newer: bool
 ) -> bool:
     """Whether it equals the newest version, or is a late repetition of a version before a
     cancellation. A cancellation is never such a repetition: it is about the newest version.
@@ -234,7 +288,7 @@ async def _is_repeated(
 
 
 async def _add_reservation(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared
+    tx: Tx, submission: NormalisedSubmission, prepared: Prepared
 ) -> StoreResult:
     """Version 1 of a new reservation."""
     if not submission.may_create:
@@ -260,13 +314,13 @@ async def _add_reservation(
     else:
         await tx.insert("reservation", customer_id=customer_id, **columns)
     await _add_inbox(tx, submission, prepared.id, "new")
-    version = _version_of(submission, prepared, prepared.id, 1, next_res_status(data.status, None))
-    await add_version(tx, version)
+    res_status = next_res_status(data.status, None)
+    await _add_version(tx, submission, prepared, prepared.id, 1, res_status)
     return StoreResult(prepared.id, "new", 1)
 
 
 async def _change_reservation(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, existing: Row
+    tx: Tx, submission: NormalisedSubmission, prepared: Prepared, existing: Row
 ) -> StoreResult:
     """The next version of an existing reservation."""
     received = data = submission.data
@@ -291,13 +345,13 @@ async def _change_reservation(
     )
     await _add_inbox(tx, submission, reservation_id, "changed")
     res_status = next_res_status(received.status, existing["status"])
-    await add_version(tx, _version_of(submission, prepared, reservation_id, number, res_status))
+    await _add_version(tx, submission, prepared, reservation_id, number, res_status)
     await _write_order(tx, submission, reservation_id)
     return StoreResult(reservation_id, "changed", number)
 
 
 async def _find_customer(
-    tx: Tx, submission: NormalisedSubmission, prepared: _Prepared, data: ReservationData
+    tx: Tx, submission: NormalisedSubmission, prepared: Prepared, data: ReservationData
 ) -> int | None:
     """The customer of the data of a version. Fields that were carried over do not change the
     customer, who may have given newer ones since.
@@ -324,9 +378,9 @@ async def _add_inbox(
     tx: Tx,
     submission: NormalisedSubmission,
     reservation_id: str,
-    outcome: Literal["new", "changed"],
+    outcome: Literal["new", "changed", "duplicate"],
 ) -> None:
-    """Insert the inbox row of a strict source, which exists only for valid submissions.
+    """Insert the row of the inbox, unless it is there already.
 
     On PostgreSQL the row locks its source, so that a grant of the hotel to an account waits for it
     (accounts.py): so it is inserted before the deliveries.
@@ -337,7 +391,7 @@ async def _add_inbox(
         "inbox",
         source_id=submission.source_id,
         external_id=submission.external_id,
-        received_at=tx.now_us,
+        received_at=tx.now_us if submission.received_at is None else submission.received_at,
         headers=submission.headers,
         body=submission.body,
         state="mapped",
@@ -366,14 +420,16 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     pushed: bool = True
 
 
-def _version_of(
+async def _add_version(
+    tx: Tx,
     submission: NormalisedSubmission,
-    prepared: _Prepared,
+    prepared: Prepared,
     reservation_id: str,
     number: int,
     res_status: ResStatus,
-) -> Version:
-    return Version(
+) -> None:
+    """Add the version of a submission, and to the history how its fields were mapped."""
+    version = Version(
         reservation_id=reservation_id,
         number=number,
         hotel_id=submission.hotel.id,
@@ -385,6 +441,16 @@ def _version_of(
         request_id=submission.request_id,
         pushed=submission.hotel.pushed,
     )
+    await add_version(tx, version)
+    if submission.mapped_by is not None:
+        entry = history.HistoryEntry(
+            reservation_id=reservation_id,
+            version=number,
+            event="mapped",
+            detail=submission.mapped_by,
+            request_id=submission.request_id,
+        )
+        await history.add(tx, entry)
 
 
 async def add_version(tx: Tx, version: Version) -> None:

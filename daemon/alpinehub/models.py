@@ -55,7 +55,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     honeypot: str = "website_url"
     #: Where a browser is sent after the form; "" is a page of thanks.
     redirect: str = ""
-    #: Zero bits that a proof of work has to begin with (webhooks/form.py); "": none asked.
+    #: Zero bits that a proof of work has to begin with (webhooks/form_endpoint.py); "": none asked.
     proof_of_work: str = ""
 
 
@@ -126,6 +126,8 @@ class Source:
     fingerprint: bytes
     #: The secret before the last rotation; None: no longer accepted.
     before: OldSecret | None = None
+    #: JSON of how the fields of a form are mapped (webhooks/fields.py); None: as its kind's.
+    mapping: str | None = None
     options: Options = field(default_factory=Options)
 
 

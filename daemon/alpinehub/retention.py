@@ -196,8 +196,7 @@ async def _warn_of_reviews(ctx: Context) -> None:
             f"review-expires:{code}",
             f"hotel {code}: submissions that wait for somebody will be rejected and their text "
             f"deleted, {len(left_us)} of them within 14 days, the first in {days}: "
-            f"`alpinehub inbox list --hotel {code} --state review`, and with `--state received` "
-            "those whose event is a dead letter",
+            f"`alpinehub inbox list --hotel {code} --state review`",
             ids=[code],
         )
 

@@ -28,12 +28,9 @@ from tests.bench.hub_load_drive import PROTOCOLS, Taken, alpinebits, drive, perc
 from tests.bench.hub_load_http import Connections
 from tests.bench.hub_load_store import WAITING, Party, read_parties, write_parties
 from tests.bench.servers import Server, command_line, family, hub, spent_s
-from tests.raw import raw
 from tests.servers.postgres import PostgresServer
 
 from alpinehub.alpinebits_client.message import HotelName, read_requests
-from alpinehub.app import app
-from cordata import connect
 
 #: Milliseconds that 99 of 100 may take at most.
 WANTED_MS = {"poll": 100.0, "webhook": 50.0}
@@ -41,11 +38,6 @@ WANTED_MS = {"poll": 100.0, "webhook": 50.0}
 #: the last that still is flat.
 WANTED_MB, FLAT = 8.0, 0.05
 _SAMPLE_S = 1.0
-#: For the events of the last requests.
-_PATIENCE_S = 60.0
-_UNREAD = (
-    "SELECT id FROM inbox WHERE state IN ('received', 'review') AND state = 'received' LIMIT 1"
-)
 _SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
 
 
@@ -74,8 +66,6 @@ class Figures:
     memory: dict[int, list[float]]
     #: Seconds of a core in each second, of the hub's processes and of the generator.
     cores: tuple[float, float] = (0.0, 0.0)
-    #: Seconds after the last request until each form was read; None: not within the time for it.
-    lag_s: float | None = None
     #: Of the poll of everything that waits, the first time and again: seconds, requests, MB.
     long: list[tuple[float, int, float]] = field(default_factory=list)
 
@@ -117,19 +107,9 @@ async def measure(server: Server, folder: Path, parties: list[Party], load: Load
         (late - early) / (ended - begun) for early, late in zip(used, after, strict=True)
     )
     figures = Figures(taken, memory, (hub_s, our_s))
-    with contextlib.suppress(TimeoutError):
-        await _forms_read(folder / "hub" / "cordata.toml")
-        figures.lag_s = perf_counter() - ended
     for _ in range(2):
         figures.long.append(await _long_poll(port, parties[-1], workers))
     return figures
-
-
-async def _forms_read(config: Path) -> None:
-    """Wait until each form was read: a fast answer may leave work behind. Raises: TimeoutError."""
-    async with asyncio.timeout(_PATIENCE_S), connect(app, config) as ctx:
-        while await ctx.store.read(lambda tx: raw(tx, _UNREAD)):  # noqa: ASYNC110 - by others
-            await asyncio.sleep(0.1)
 
 
 def workers_of(server: Server) -> list[int]:
@@ -184,8 +164,6 @@ def judge(figures: Figures, load: Load) -> list[tuple[bool, str]]:
         verdicts.append((0 < p99 <= wanted, f"{kind} p99 {p99:.1f} ms (to reach: {wanted:g} ms)"))
     failed = figures.taken.errors.total()
     verdicts.append((not failed, f"errors {failed}"))
-    behind = "nothing" if figures.lag_s is not None else "something"
-    verdicts.append((figures.lag_s is not None, f"left undone a minute after the end: {behind}"))
     for pid, sizes in figures.memory.items():
         third = max(1, len(sizes) // 3)
         first, last = (sum(part) / len(part) for part in (sizes[:third], sizes[-third:]))
@@ -213,8 +191,6 @@ def show(figures: Figures, load: Load) -> None:
     print(f"  cores used: {hub_cores:.2f} by the hub, {our_cores:.2f} by the generator")
     for text, count in taken.errors.most_common(10):
         print(f"  error {count} times: {text}")
-    lag = "not within a minute" if figures.lag_s is None else f"{figures.lag_s:.1f} s"
-    print(f"  all forms read after the last request: {lag}")
     for pid, sizes in figures.memory.items():
         print(f"  worker {pid}: RSS {sizes[0]:.1f} MB before, {sizes[-1]:.1f} MB after")
     for good, line in judge(figures, load):

@@ -45,9 +45,9 @@ _KEPT = (
 #: Keys of the detail of a history entry that are not personal data.
 _KEPT_DETAILS = (
     *("protocol", "client_id", "res_status", "code"),
-    *("by", "inbox", "mapping", "accepted_by"),
+    *("by", "mapping", "accepted_by"),
 )
-#: The form of an id that inbox/processing.py makes for a submission without one, and
+#: The form of an id that intake.py makes for a submission without one, and
 #: webhooks/interpretation.py of a long one.
 _MADE = re.compile("[0-9a-f]{24}")
 #: Attempts if requests of the person arrive meanwhile.

@@ -1,6 +1,6 @@
-r"""The inbox of Wix, Google Ads and forms: rows become reservations, are rejected, or are reviewed.
+r"""The inbox: submissions of all sources as they arrived; an operator settles those in review.
 
-received --> mapped (new, changed, duplicate)
-   |     \-> rejected (test, spam; by hand)
+(stored) --> mapped (new, changed, duplicate)
+   |     \-> rejected (a test; by hand)
    \--> review --mapping corrected, reprocess--> mapped
 """

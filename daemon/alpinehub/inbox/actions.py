@@ -49,6 +49,7 @@ async def change_mapping(
             was, written = source["mapping"] or "", mappings.encode(mapping)
             if not await tx.execute("set_mapping", id=source["id"], mapping=written, was=was):
                 raise Unusable("this mapping was changed at the same time", hint="try again")
+            await tx.execute("bump_directory")
         return mapping
 
     mapping = await store.run(unit)
@@ -152,7 +153,7 @@ async def reject(store: Store, inbox_id: int, reason: str) -> None:
 
     async def unit(tx: Tx) -> None:
         row = await require_row(tx, inbox_id)
-        if row["state"] not in ("received", "review"):
+        if row["state"] != "review":
             raise Unusable(f"submission {inbox_id} is {row['state']} already")
         done = await tx.execute("inbox_reject", id=inbox_id, reason=reason[:200], now=tx.now_us)
         if not done:

@@ -14,7 +14,7 @@ from alpinehub.webhooks.interpretation import Mapped, Unmapped
 from cordata import Row, Store, Tx
 
 #: What `alpinehub inbox list --state` takes.
-STATES = ("review", "undeliverable", "received", "mapped", "rejected", "all")
+STATES = ("review", "undeliverable", "mapped", "rejected", "all")
 _NEWEST = 2**62
 #: Rows of the inbox that one query looks at.
 _WINDOW = 5000
@@ -65,8 +65,8 @@ async def _submissions(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
         "limit": wanted.limit,
     }
     state = wanted.state or "review"
-    if state in ("received", "review"):
-        rows = await tx.fetch_all("inbox_list_open", state=state, **asked)
+    if state == "review":
+        rows = await tx.fetch_all("inbox_list_review", **asked)
         return [dict(row) for row in rows]
     asked["state"] = None if state == "all" else state
     return await _by_windows(tx, asked, wanted)

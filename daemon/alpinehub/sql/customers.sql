@@ -245,8 +245,8 @@ WHERE customer_id IN :ids[bigint]
 ORDER BY id LIMIT :limit
 
 -- name: customer_clear_inbox
--- Submissions that are not interpreted yet are rejected. :empty is a body of no bytes.
+-- Submissions in review are rejected. :empty is a body of no bytes.
 UPDATE inbox SET body = :empty, headers = '{}', external_id = NULL, error = NULL,
-    state = CASE WHEN state IN ('received', 'review') THEN 'rejected' ELSE state END,
-    outcome = CASE WHEN state IN ('received', 'review') THEN 'erased' ELSE outcome END
+    state = CASE WHEN state = 'review' THEN 'rejected' ELSE state END,
+    outcome = CASE WHEN state = 'review' THEN 'erased' ELSE outcome END
 WHERE id IN :ids[bigint]

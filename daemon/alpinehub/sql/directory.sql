@@ -14,7 +14,7 @@ FROM hotel WHERE disabled_at IS NULL
 
 -- name: active_sources
 SELECT s.id, s.hotel_id, s.kind, s.name, s.secret, s.fingerprint, s.secret_before,
-    s.fingerprint_before, s.before_until, s.options
+    s.fingerprint_before, s.before_until, s.mapping, s.options
 FROM source s JOIN hotel h ON h.id = s.hotel_id
 WHERE s.disabled_at IS NULL AND h.disabled_at IS NULL
 ORDER BY s.id

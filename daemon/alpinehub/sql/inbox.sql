@@ -1,19 +1,12 @@
 -- Submissions of Wix, Google Ads and forms, and their results (inbox/).
 
--- name: inbox_receive
-INSERT INTO inbox (source_id, received_at, headers, body, state, request_id)
-VALUES (:source_id, :now, :headers, :body, 'received', :request_id)
-RETURNING id
-
 -- name: inbox_open
 -- plan: kept
 -- A submission with all data needed to interpret it.
 SELECT i.id, i.source_id, i.external_id, i.received_at, i.headers, i.body, i.state, i.outcome,
     i.error, i.reservation_id, i.handled_at, i.request_id, s.kind, s.name AS source,
     s.mapping, s.options, h.id AS hotel_id, h.code AS hotel, h.name AS hotel_name, h.time_zone,
-    h.language, h.region,
-    EXISTS (SELECT 1 FROM account_hotel ah JOIN push_target t ON t.account_id = ah.account_id
-            WHERE ah.hotel_id = h.id AND t.disabled_at IS NULL) AS pushed
+    h.language, h.region
 FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
 WHERE i.id = :id
 
@@ -64,14 +57,14 @@ ORDER BY i.id DESC LIMIT :limit
 SELECT min(id) AS id, min(received_at) AS received_at
 FROM (SELECT id, received_at FROM inbox WHERE id < :after ORDER BY id DESC LIMIT :window) i
 
--- name: inbox_list_open
--- As inbox_list, for the few submissions that are not settled, which have an index.
+-- name: inbox_list_review
+-- As inbox_list, for the few submissions that wait for a person, which have an index.
 SELECT i.id, i.received_at, h.code AS hotel, s.name AS source, s.kind, i.state, i.outcome, i.error,
     i.reservation_id
 FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
-WHERE i.state IN ('received', 'review') AND i.state = :state
-    AND i.id < :after AND i.received_at >= :since
-    AND h.code = coalesce(:hotel, h.code) AND s.name = coalesce(:source, s.name)
+WHERE i.state = 'review' AND i.id < :after AND i.received_at >= :since
+    AND (CAST(:hotel AS TEXT) IS NULL OR h.code = :hotel)
+    AND (CAST(:source AS TEXT) IS NULL OR s.name = :source)
 ORDER BY i.id DESC LIMIT :limit
 
 -- name: inbox_undeliverable
@@ -92,7 +85,7 @@ ORDER BY d.undeliverable_at DESC LIMIT :limit
 -- name: inbox_reject
 -- Unless it was settled meanwhile.
 UPDATE inbox SET state = 'rejected', error = :reason, handled_at = :now
-WHERE id = :id AND state IN ('received', 'review')
+WHERE id = :id AND state = 'review'
 
 -- name: inbox_lock
 -- newest

@@ -20,7 +20,7 @@ SELECT (SELECT count(*) FROM inbound_message p
         WHERE p.hotel_id = :hotel_id AND p.outcome = 'error'
           AND p.received_at >= :from_at AND p.received_at < :until_at) AS errors,
        (SELECT count(*) FROM inbox i JOIN source s ON s.id = i.source_id
-        WHERE i.state IN ('received', 'review') AND i.state = 'review'
+        WHERE i.state = 'review'
           AND s.hotel_id = :hotel_id) AS review
 
 -- name: report_received

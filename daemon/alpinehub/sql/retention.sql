@@ -11,18 +11,17 @@ WHERE i.id > :after AND i.id <= :last AND i.received_at < :before AND length(i.b
 ORDER BY i.id
 
 -- name: retention_review_range
--- The range of submissions that wait for a person, in the review list or for a replay of their event: few,
--- by their index.
+-- The range of submissions that wait for a person: few, by their index.
 SELECT max(id) AS last, min(received_at) AS oldest
 FROM (SELECT id, received_at FROM inbox
-      WHERE state IN ('received', 'review') AND id > :after
+      WHERE state = 'review' AND id > :after
       ORDER BY id LIMIT :limit)
     AS next
 
 -- name: retention_old_reviews
 SELECT i.id, s.hotel_id, h.code AS hotel, i.received_at AS at
 FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
-WHERE i.state IN ('received', 'review')
+WHERE i.state = 'review'
     AND i.id > :after AND i.id <= :last AND i.received_at < :before
 ORDER BY i.id
 
@@ -109,7 +108,7 @@ WHERE id IN :ids[bigint] AND state IN ('mapped', 'rejected')
 -- name: retention_expire_reviews
 UPDATE inbox SET state = 'rejected', error = 'nobody mapped it in time (review_days)',
     handled_at = :now, body = :empty, headers = '{}'
-WHERE id IN :ids[bigint] AND state IN ('received', 'review')
+WHERE id IN :ids[bigint] AND state = 'review'
 
 -- name: retention_requests_to_delete
 -- Locked by its caller: a submission that changes one of these meanwhile waits, and finds that it is

@@ -221,6 +221,12 @@ def _kept(*values: bytes | None) -> str:
     return _encode(kept).decode()
 
 
+def kept_content_type(kept: str) -> str:
+    """The body's Content-Type as the sender stated it, from the kept headers; "" if it did not."""
+    headers = msgspec.json.decode(kept)
+    return str(headers.get("content-type", "")) if isinstance(headers, dict) else ""
+
+
 def _too_large() -> WebhookError:
     return WebhookError(413, "too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
 

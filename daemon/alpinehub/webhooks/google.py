@@ -9,11 +9,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from alpinehub.asgi import Reply
-from alpinehub.directory import directory_of
-from alpinehub.webhooks.authentication import one_by_secret, unauthorized
-from alpinehub.webhooks.endpoint import WebhookRequest
-from alpinehub.webhooks.receive import read_body, receive
 from alpinehub.webhooks.submission import (
     FormField,
     Submission,
@@ -24,20 +19,6 @@ from alpinehub.webhooks.submission import (
     text_of,
 )
 from alpinehub.webhooks.values import read_yes
-
-
-async def post(request: WebhookRequest) -> Reply:
-    """POST /google or /google/{hotel}; the secret is the google_key of the body."""
-    snapshot = await directory_of(request.ctx).snapshot()
-    body = await read_body(request)
-    try:
-        key, kept = take_key(body)
-    except Unreadable:
-        raise unauthorized("A valid secret is required.") from None
-    secret = key.encode("utf-8", "surrogatepass")
-    source = one_by_secret(request.ctx, snapshot, "google", secret, request.rest.strip("/") or None)
-    await receive(request, source, kept)
-    return Reply(200, b"{}")
 
 
 def take_key(body: bytes) -> tuple[str, bytes]:

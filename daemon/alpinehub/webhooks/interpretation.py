@@ -1,4 +1,4 @@
-"""Interprets a stored submission as a guest request: pure, for any bytes, without guesses.
+"""Interprets a submission as a guest request: pure, for any bytes, without guesses.
 
 The result is one of three: Mapped (a record that passes every check), Unmapped (with a name for
 each field that is missing, unreadable or ambiguous), Ignored (a test, or filled in by a robot).
@@ -23,7 +23,7 @@ from alpinehub.reservations import MealPlan, ReservationData, Status
 from alpinehub.webhooks import form, google, wix
 from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.field_names import plain
-from alpinehub.webhooks.fields import FieldMapping, FieldResolver
+from alpinehub.webhooks.fields import FieldMapping, FieldResolver, of_source
 from alpinehub.webhooks.stay import guests_of, order_of, stay_of
 from alpinehub.webhooks.submission import FormShape, Submission, Unreadable, shape_of
 from alpinehub.webhooks.values import (
@@ -234,6 +234,11 @@ class Mapped(Struct, frozen=True):
     #: Targets whose mapped field was missing and was replaced by another field.
     remapped: tuple[str, ...]
 
+    def history_detail(self, mapping: FieldMapping) -> dict[str, object]:
+        """How it was mapped, for the history of its request."""
+        remapped = {"remapped": self.remapped} if self.remapped else {}
+        return {"mapping": mapping.revision, **remapped}
+
 
 class Unmapped(Struct, frozen=True):
     """A submission that a person has to review."""
@@ -273,9 +278,20 @@ def interpret(
     return Mapped(data, external_id, shape, tuple(resolver.remapped))
 
 
+def interpret_by(
+    stored: str | None, received: Received, hotel: Hotel, *, accept: bool = False
+) -> tuple[Mapped | Unmapped | Ignored, FieldMapping]:
+    """Interpret a submission by the mapping of its source, as it is stored; returns both."""
+    try:
+        mapping = of_source(received.kind, stored)
+    except msgspec.DecodeError:
+        return Unmapped(("mapping_unreadable",)), FieldMapping()
+    return interpret(received, mapping, hotel, accept=accept), mapping
+
+
 def _own_id(text: str) -> str | None:
     """The id in a field of a form; of a long one a hash, since two may begin alike. Its 24 digits
-    are those of the ids that inbox/processing.py makes: an erasure removes them.
+    are those of the ids that intake.py makes: an erasure removes them.
     """
     text = line(text)
     if len(text) > _MAX_ID:

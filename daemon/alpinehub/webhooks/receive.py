@@ -1,44 +1,74 @@
-"""Common to Wix, Google Ads and HTML forms: the body is stored unchanged and interpreted later.
+"""Wix, Google Ads and HTML forms: a submission is interpreted, and stored in one unit of work.
 
-    POST .... one commit: the row `received`, the event inbox.received .... answer
-    event ... interpretation (inbox/processing.py): mapped, or in the review list, or ignored
+    body -> fields -> interpretation -> COMMIT -> answer
+                           |
+                           +-- mapped ..... a row of the inbox, and its reservation (intake.py)
+                           +-- unmapped ... a row of the inbox: the review list; and an alert
+                           +-- a test ..... a row of the inbox
+                           +-- spam ....... only counted
 
 These senders cannot be changed, so no submission is refused for what its fields say: only for an
 unknown secret (401), a body that is too large (413), compressed or not a form (415), or empty
-(400); an HTML form's also as form.py says. An operator can mend any other mistake.
-
-A crash between the two steps loses nothing: row and event commit together, and the event is
-delivered again.
+(400); an HTML form's also as form_endpoint.py says. An operator can mend any other mistake. What
+cannot be interpreted or stored by an error of the hub goes to the review list, too, and is
+interpreted again when the hub is corrected.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from alpinehub import counts
+from alpinehub.asgi import Reply
 from alpinehub.directory import directory_of
+from alpinehub.intake import (
+    NormalisedSubmission,
+    Prepared,
+    prepare,
+    run_until_stored,
+    store_in_unit,
+)
 from alpinehub.models import Source
-from alpinehub.webhooks.authentication import one_by_secret
-from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, kept_headers
-from cordata import Tx, request_id
+from alpinehub.webhooks import form_limit, form_shapes, google
+from alpinehub.webhooks.authentication import one_by_secret, unauthorized
+from alpinehub.webhooks.endpoint import (
+    WebhookError,
+    WebhookRequest,
+    kept_content_type,
+    kept_headers,
+    require_plain,
+)
+from alpinehub.webhooks.form_limit import Bucket, LimitReached
+from alpinehub.webhooks.interpretation import Ignored, Mapped, Received, Unmapped, interpret_by
+from alpinehub.webhooks.submission import Unreadable
+from cordata import Context, StoreUnavailable, Tx, request_id
 
-EVENT = "inbox.received"
+#: The problem of a submission that an error of the hub kept from being interpreted.
+HUB_ERROR = "hub_error"
 
 
-async def receive(request: WebhookRequest, source: Source, body: bytes) -> None:
-    """Store the body of a request; returns after the commit. Raises: StoreUnavailable."""
-    await request.ctx.run(lambda tx: store(tx, request, source, body))
+async def post_wix(request: WebhookRequest) -> Reply:
+    """POST /wix/{hotel}/{secret}; or /wix/{hotel} with X-Webhook-Secret."""
+    source = await source_of_path(request, "wix")
+    require_plain(request.headers)
+    await receive(request, source, await read_body(request))
+    return Reply(200, b'{"status":"received"}')
 
 
-async def store(tx: Tx, request: WebhookRequest, source: Source, body: bytes) -> None:
-    """The unit of `receive`."""
-    row = await tx.fetch_one(
-        "inbox_receive",
-        source_id=source.id,
-        now=tx.now_us,
-        headers=kept_headers(request.headers),
-        body=body,
-        request_id=request_id.get(),
-    )
-    assert row is not None
-    await tx.publish(EVENT, {"inbox_id": row["id"], "source_id": source.id})
+async def post_google(request: WebhookRequest) -> Reply:
+    """POST /google or /google/{hotel}; the secret is the google_key of the body."""
+    snapshot = await directory_of(request.ctx).snapshot()
+    body = await read_body(request)
+    try:
+        key, kept = google.take_key(body)
+    except Unreadable:
+        raise unauthorized("A valid secret is required.") from None
+    secret = key.encode("utf-8", "surrogatepass")
+    source = one_by_secret(request.ctx, snapshot, "google", secret, request.rest.strip("/") or None)
+    await receive(request, source, kept)
+    return Reply(200, b"{}")
 
 
 async def source_of_path(request: WebhookRequest, kind: str) -> Source:
@@ -63,3 +93,128 @@ async def read_body(request: WebhookRequest) -> bytes:
     if not body.strip():
         raise WebhookError(400, "empty", "The body is empty.")
     return body
+
+
+class _Arrival(Struct, frozen=True, kw_only=True):
+    """A submission as it came."""
+
+    source: Source
+    body: bytes
+    #: JSON of the headers to store.
+    headers: str
+    received_at: int
+    request_id: str
+
+
+async def receive(
+    request: WebhookRequest, source: Source, body: bytes, buckets: Sequence[Bucket] = ()
+) -> LimitReached | None:
+    """Interpret a submission and store it; returns after the commit.
+
+    `buckets`: a token of each is taken. If one is empty, nothing is stored, and it is returned.
+    Raises: StoreUnavailable.
+    """
+    ctx = request.ctx
+    arrival = _Arrival(
+        source=source,
+        body=body,
+        headers=kept_headers(request.headers),
+        received_at=ctx.now_us(),
+        request_id=request_id.get(),
+    )
+    try:
+        unit = _interpret(arrival, buckets)
+        refusal = await run_until_stored(ctx.store, unit, batch=not buckets)
+    except StoreUnavailable:
+        raise
+    except Exception:
+        ctx.log.warning("a submission cannot be interpreted", exc_info=True)
+        unit = _Unit(arrival, Unmapped((HUB_ERROR,)), buckets)
+        refusal = await run_until_stored(ctx.store, unit, batch=False)
+    if refusal is not None:
+        return refusal
+    found = unit.found
+    if isinstance(found, Unmapped):
+        _alert(ctx, source, found)
+    if not isinstance(found, Ignored) and found.shape is not None:
+        await form_shapes.see(ctx, source, found.shape, arrival.received_at)
+    return None
+
+
+def _interpret(arrival: _Arrival, buckets: Sequence[Bucket]) -> _Unit:
+    source = arrival.source
+    received = Received(
+        kind=source.kind,
+        body=arrival.body,
+        content_type=kept_content_type(arrival.headers),
+        honeypot=source.options.honeypot,
+        received_at=arrival.received_at,
+    )
+    found, mapping = interpret_by(source.mapping, received, source.hotel)
+    if not isinstance(found, Mapped):
+        return _Unit(arrival, found, buckets)
+    submission = NormalisedSubmission(
+        source_id=source.id,
+        hotel=source.hotel,
+        data=found.data,
+        external_id=found.external_id,
+        content_is_id=True,
+        body=arrival.body,
+        headers=arrival.headers,
+        request_id=arrival.request_id,
+        received_at=arrival.received_at,
+        mapped_by=found.history_detail(mapping),
+    )
+    return _Unit(arrival, found, buckets, submission, prepare(submission, arrival.received_at))
+
+
+class _Unit(Struct, frozen=True):
+    """The unit of work that stores a submission, unless a bucket is empty."""
+
+    arrival: _Arrival
+    found: Mapped | Unmapped | Ignored
+    buckets: Sequence[Bucket]
+    #: If it was mapped.
+    submission: NormalisedSubmission | None = None
+    prepared: Prepared | None = None
+
+    async def __call__(self, tx: Tx, *, batch: bool) -> LimitReached | None:
+        """Store it. Returns the empty bucket, or None."""
+        refusal = await form_limit.take_all(tx, self.buckets)
+        if refusal is not None:
+            return refusal
+        found, submission, prepared = self.found, self.submission, self.prepared
+        if submission is not None and prepared is not None:
+            await store_in_unit(tx, submission=submission, prepared=prepared, batch=batch)
+        elif isinstance(found, Unmapped):
+            error = "; ".join(found.problems)
+            await self._add(tx, state="review", error=error, external_id=found.external_id)
+        elif isinstance(found, Ignored):
+            await counts.add(tx, self.arrival.source.hotel.id, found.outcome)
+            if found.outcome != "spam":  # robots would fill the table
+                await self._add(tx, state="rejected", outcome=found.outcome)
+        return None
+
+    async def _add(self, tx: Tx, **result: str | None) -> None:
+        arrival = self.arrival
+        await tx.insert(
+            "inbox",
+            source_id=arrival.source.id,
+            received_at=arrival.received_at,
+            headers=arrival.headers,
+            body=arrival.body,
+            request_id=arrival.request_id,
+            handled_at=tx.now_us,
+            **result,
+        )
+
+
+def _alert(ctx: Context, source: Source, found: Unmapped) -> None:
+    of = f"a submission of source {source.name} of hotel {source.hotel.code}"
+    see = "see `alpinehub inbox list --state review`"
+    if HUB_ERROR in found.problems:
+        text = f"{of} cannot be interpreted, by an error of the hub; its log has the error; {see}"
+        ctx.alert("inbox-failed", text, ids=[source.hotel.code])
+    else:
+        text = f"{of} cannot be mapped: {', '.join(found.problems[:10])}; {see}"
+        ctx.alert(f"unmapped:{source.id}", text, ids=[source.hotel.code])

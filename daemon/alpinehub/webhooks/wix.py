@@ -16,10 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-from alpinehub.asgi import Reply
 from alpinehub.webhooks.days import DateOrder, read_day
-from alpinehub.webhooks.endpoint import WebhookRequest, require_plain
-from alpinehub.webhooks.receive import read_body, receive, source_of_path
 from alpinehub.webhooks.submission import (
     FormField,
     Submission,
@@ -41,14 +38,6 @@ _CONTACT = (
     "address.addressLine", "address.city", "address.postalCode", "address.country",
     "address.subdivision",
 )  # fmt: skip
-
-
-async def post(request: WebhookRequest) -> Reply:
-    """POST /wix/{hotel}/{secret}; or /wix/{hotel} with X-Webhook-Secret."""
-    source = await source_of_path(request, "wix")
-    require_plain(request.headers)
-    await receive(request, source, await read_body(request))
-    return Reply(200, b'{"status":"received"}')
 
 
 def read(body: bytes) -> Submission:

@@ -34,7 +34,7 @@ _VALUES: dict[str, tuple[Any, ...]] = {
     "consumer_group.broker": ("store", "redis"),
     "reservation.status": ("request", "reservation", "cancelled"),
     "reservation_version.res_status": ("Requested", "Reserved", "Modify", "Cancelled"),
-    "inbox.state": ("received", "mapped", "review", "rejected"),
+    "inbox.state": ("mapped", "review", "rejected"),
     "hotel_document.kind": ("freerooms", "inventory", "info"),
     "hotel_hour.kind": ("duplicate", "test", "error"),
     "inbound_message.outcome": ("success", "advisory", "warning", "error"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.integration.hub.lenient import data, open_lenient, post_form, post_wix, wix
-from tests.integration.hub.material import Hub
+from tests.integration.hub.material import Hub, forget_directory
 
 from alpinehub.inbox.actions import change_mapping
 from alpinehub.webhooks.fields import FieldMapping, decode
@@ -107,6 +107,7 @@ async def test_day_is_read_as_the_operator_says(tmp_path: Path) -> None:
     async with open_lenient(tmp_path, form_per_minute=0) as hub:
         assert await became(hub, days("02/01/2027", "02/08/2027")) == BOTH_DAYS
         await change_mapping(hub.ctx.store, "DEMO", "form", american)
+        forget_directory(hub.ctx)
         found = await became(hub, days("02/01/2027", "02/09/2027"))
         assert isinstance(found, dict) and found["departure"] == "2027-02-09"
 

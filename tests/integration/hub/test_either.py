@@ -106,8 +106,6 @@ async def run(submissions: list[tuple[str, dict[str, Any]]], polls: int = 1) -> 
             # Of the end of what it never got no account is told.
             wanted = "SELECT id FROM reservation WHERE status <> 'cancelled'"
             stored = {row["id"] for row in await hub.rows(wanted)}
-            waits = await hub.one("SELECT count(*) FROM inbox WHERE state = 'received'")
-            assert waits == 0, "each was interpreted"
             held = set()
             for version in [*PROTOCOLS] * polls:
                 held |= await check(hub, version, stored)

@@ -70,7 +70,7 @@ async def test_submission_leaves_review_when_its_mapping_is_corrected(
         assert done[1]["problems"] == ["not_json"]
         assert (await data(hub))["departure"] == "2027-02-08"
         assert await hub.one("SELECT detail FROM reservation_history WHERE event = 'mapped'") == (
-            '{"inbox":1,"mapping":1}'
+            '{"mapping":1}'
         )
         await run("inbox", "reject", "2", "--reason", "no form")
         assert (await run("inbox", "list", "--json")).json["items"] == []
@@ -399,5 +399,4 @@ async def test_show_writes_out_what_a_terminal_would_obey(tmp_path: Path, run: R
         shown = await run("inbox", "show", "1", "--body")
         assert "\x1b" not in shown.out and "\\x1b[2J\\u202eEva" in shown.out
         assert (await run("inbox", "show", "1", "--json")).json
-        assert await hub.one("SELECT state FROM inbox") == "received"
         assert WIX["data"]["formName"] not in shown.err

@@ -1,10 +1,8 @@
-"""POST /api/webhook/wix, /google, /form on a real store: the inbox first, then the reservation."""
+"""POST /api/webhook/wix, /google, /form on a real store: the inbox and the reservation."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,28 +19,21 @@ from tests.integration.hub.lenient import (
     post_wix,
     wix,
 )
-from tests.integration.hub.material import open_hub
 
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.inbox.processing import settle
 from alpinehub.sources import add_source
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
 
 @on_each_store
-async def test_wix_submission_is_in_the_inbox_before_it_is_a_reservation(tmp_path: Path) -> None:
+async def test_wix_submission_is_a_reservation_when_it_is_answered(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         answer = await post_wix(hub)
         assert (answer.status, answer.json) == (200, {"status": "received"})
         [row] = await hub.rows("SELECT * FROM inbox")
-        assert (row["state"], row["request_id"]) == ("received", "r-1")
+        assert (row["state"], row["outcome"], row["request_id"]) == ("mapped", "new", "r-1")
         assert json.loads(row["body"]) == WIX and PATH_SECRET not in str(row)
-        assert await hub.one("SELECT count(*) FROM reservation") == 0
-
-        await hub.handle_events()
-        [row] = await hub.rows("SELECT * FROM inbox")
-        assert (row["state"], row["outcome"]) == ("mapped", "new")
         [reservation] = await hub.rows("SELECT * FROM reservation")
         assert reservation["id"] == row["reservation_id"]
         assert reservation["external_id"] == WIX["data"]["submissionId"]
@@ -55,7 +46,7 @@ async def test_wix_submission_is_in_the_inbox_before_it_is_a_reservation(tmp_pat
         events = await hub.rows("SELECT event, detail, request_id FROM reservation_history")
         assert sorted(e["event"] for e in events) == ["mapped", "received"]
         [mapped] = [e for e in events if e["event"] == "mapped"]
-        assert json.loads(mapped["detail"]) == {"inbox": row["id"], "mapping": 0}
+        assert json.loads(mapped["detail"]) == {"mapping": 0}
         assert mapped["request_id"] == "r-1"
         assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 1
 
@@ -179,46 +170,6 @@ async def test_form_sent_twice_is_one_request_and_a_later_one_another(tmp_path: 
         await hub.handle_events()
         rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
         assert [row["outcome"] for row in rows] == ["new", "duplicate", "new"]
-
-
-@on_each_store
-async def test_form_sent_twice_is_one_request_though_the_second_is_settled_first_or_at_once(
-    tmp_path: Path,
-) -> None:
-    """Also when the two are in neighbouring time slots, from which their ids are made."""
-    before = datetime(2027, 1, 2, 12, 9, 59, tzinfo=UTC)
-    async with (
-        open_lenient(tmp_path, now=before) as hub,
-        open_hub(tmp_path, seed=False, now=before) as other,
-    ):
-        for number in range(10):
-            for pause_s in (2, 598):
-                await post_form(hub, FORM | {"message": f"form {number}"})
-                hub.harness.advance(seconds=pause_s)
-            first, second = 2 * number + 1, 2 * number + 2
-            if number == 0:
-                await settle(hub.ctx, second)
-                await settle(hub.ctx, first)
-            else:
-                await asyncio.gather(settle(hub.ctx, first), settle(other.ctx, second))
-        rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
-        assert [row["outcome"] for row in rows[:2]] == ["duplicate", "new"]
-        assert await hub.one("SELECT count(*) FROM reservation") == 10
-
-
-@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
-async def test_source_goes_on_while_a_worker_that_settles_is_stopped(
-    tmp_path: Path, each_store: object
-) -> None:
-    """SQLite has one writer: there the others wait for it."""
-    async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
-        for number in range(3):
-            await post_form(hub, FORM | {"message": f"form {number}"})
-        async with other.ctx.transaction() as stopped:
-            await stopped.fetch_one("inbox_lock", id=1)
-            for number in (2, 3):
-                await settle(hub.ctx, number)
-            assert await hub.one("SELECT count(*) FROM reservation") == 2
 
 
 @pytest.mark.parametrize(

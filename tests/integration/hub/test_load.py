@@ -22,7 +22,6 @@ def test_load_measures_all_that_it_sends(tmp_path: Path) -> None:
     assert not taken.errors
     assert (len(taken.latencies["poll"]), len(taken.latencies["webhook"])) == (20, 40)
     assert taken.fetched and taken.latencies["ack"]
-    assert figures.lag_s is not None
     assert [came for _, came, _ in figures.long] == [120, 120]
     assert len(figures.memory) == 2 and all(min(sizes) > 1 for sizes in figures.memory.values())
 
@@ -34,7 +33,7 @@ def told(*, poll: float, webhook: float, errors: int = 0, last: float = 50.0) ->
     taken.latencies["webhook"] = [0.01] * 97 + [webhook] * 3
     taken.errors["poll"] = errors
     memory = {7: [50.0, 50.0, 50.0, 50.0, last, last]}
-    found = Figures(taken, memory, lag_s=0.1, long=[(0.1, 1000, 2.0)])
+    found = Figures(taken, memory, long=[(0.1, 1000, 2.0)])
     return [line for good, line in judge(found, Load()) if not good]
 
 
@@ -53,7 +52,7 @@ def test_load_names_what_is_too_slow_too_large_or_wrong() -> None:
 
 def test_load_is_not_content_with_nothing() -> None:
     empty = Figures(Taken(), {}, long=[(0.1, 0, 0.0)])
-    assert len([line for good, line in judge(empty, Load()) if not good]) == 4
+    assert len([line for good, line in judge(empty, Load()) if not good]) == 3
 
 
 def test_percentile_is_a_value_that_was_measured() -> None:

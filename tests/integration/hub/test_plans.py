@@ -61,7 +61,7 @@ HOT = (
     ("inbox_forms", "sqlite_autoindex_form"),
     ("inbox_list", "inbox USING INTEGER PRIMARY KEY"),
     ("inbox_window", "inbox USING INTEGER PRIMARY KEY"),
-    ("inbox_list_open", "inbox_open (state=? AND id<?)"),
+    ("inbox_list_review", "inbox_review (id<?)"),
     ("inbox_newer", "inbox_reservation"),
     ("add_to_hours", "INTEGER PRIMARY KEY"),
     ("forget_changes", "INTEGER PRIMARY KEY"),

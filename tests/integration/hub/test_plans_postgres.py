@@ -276,7 +276,7 @@ def test_review_list_costs_what_waits_and_the_inbox_what_is_shown(
 ) -> None:
     every = {"hotel": None, "source": None, "since": 0, "after": 2**62, "limit": 50}
     asked: dict[str, tuple[int, dict[str, Any]]] = {
-        "inbox_list_open": (600, {**every, "state": "review"}),
+        "inbox_list_review": (600, every),
         "inbox_list": (600, {**every, "state": None, "window": 1000}),
         "inbox_window": (100, {**every, "window": 1000}),
         "inbox_undeliverable": (40, every),

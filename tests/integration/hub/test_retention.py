@@ -243,12 +243,12 @@ async def test_submission_that_waits_is_left_when_its_old_customer_is_erased(
         await write(hub, email="gone@example.com", **PAST)
         await take_all(hub)
         hub.harness.advance(days=364)
-        for state in ("received", "review", "rejected"):
+        for state in ("review", "rejected"):
             await leave(hub, state, b'{"email": "gone@example.com"}')
         assert await wait(hub, 2) == {"customer_days": 1}
         rows = await hub.rows("SELECT state, body FROM inbox WHERE request_id = 'r' ORDER BY id")
         left = [(row["state"], bool(row["body"])) for row in rows]
-        assert left == [("received", True), ("review", True), ("rejected", False)]
+        assert left == [("review", True), ("rejected", False)]
 
 
 async def open_hotel(hub: Hub, code: str, settings: str) -> None:
@@ -296,9 +296,8 @@ async def test_primary_does_it_by_itself(tmp_path: Path) -> None:
         assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 0
 
 
-@pytest.mark.parametrize("state", ["review", "received"])
 async def test_submission_that_nobody_settles_is_rejected_with_its_text_after_an_alert(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def alerts() -> list[str]:
         told = [one.getMessage() for one in caplog.records if "ALERT" in vars(one)]
@@ -307,20 +306,20 @@ async def test_submission_that_nobody_settles_is_rejected_with_its_text_after_an
 
     async with keeping(tmp_path, review_days=60) as hub:
         await open_hotel(hub, "KEEPS", '{"retention": {"review_days": 0}}')
-        await leave(hub, state, b"Eva Rossi")
-        await leave(hub, state, b"Eva Rossi", "KEEPS")
+        await leave(hub, "review", b"Eva Rossi")
+        await leave(hub, "review", b"Eva Rossi", "KEEPS")
         assert await wait(hub, 45) == {} and alerts() == []
         assert await wait(hub, 2) == {}
         [said] = alerts()
         assert "hotel DEMO" in said and "1 of them within 14 days, the first in 13" in said
-        await leave(hub, state, b"Eva Rossi")
+        await leave(hub, "review", b"Eva Rossi")
         assert await wait(hub, 14) == {"review_days": 1}
         sql = "SELECT state, error, body, headers, handled_at FROM inbox ORDER BY id"
         gone, kept, new = await hub.rows(sql)
         assert gone["state"] == "rejected" and "review_days" in gone["error"]
         assert (bytes(gone["body"]), gone["headers"]) == (b"", "{}") and gone["handled_at"]
         assert [(one["state"], bytes(one["body"])) for one in (kept, new)] == [
-            (state, b"Eva Rossi")
+            ("review", b"Eva Rossi")
         ] * 2
 
 

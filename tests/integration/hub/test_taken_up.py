@@ -1,4 +1,4 @@
-"""Between the commit of the inbox row and its interpretation: crashes, races, failures."""
+"""Submissions of Wix, Google Ads and forms: crashes, races and failures while they are stored."""
 
 from __future__ import annotations
 
@@ -7,153 +7,199 @@ import logging
 import multiprocessing
 import os
 import signal
-from datetime import timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
+from msgspec import structs
 from tests.integration.hub.lenient import (
+    FORM,
     NOW,
-    WIX,
     open_lenient,
     post_form,
+    post_google,
     post_wix,
     wix,
 )
-from tests.integration.hub.material import open_hub
-from tests.raw import raw
+from tests.integration.hub.material import Hub, open_hub
 
+from alpinehub import history
 from alpinehub.hotels import set_hotel_disabled
 from alpinehub.inbox import processing
-from alpinehub.webhooks import interpretation
-from cordata import Tx
-from cordata.errors import TransactionTimeout
+from alpinehub.inbox.actions import change_mapping
+from alpinehub.webhooks import interpretation, receive
+from cordata import StoreUnavailable
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
 
-async def post_and_die(directory: Path, answered: Any) -> None:
-    """A worker that is killed when it has answered."""
+async def map_stay(hub: Hub) -> None:
+    """Correct the mapping of Wix, so that a submission without labels can be mapped."""
+    fields = {"arrival": ("field:date_picker_a7c8",), "departure": ("field:date_picker_7e65",)}
+    await change_mapping(
+        hub.ctx.store, "DEMO", "wix", lambda mapping: structs.replace(mapping, fields=fields)
+    )
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def post_and_die(directory: Path, when: str, answered: Any) -> None:
     async with open_hub(directory, seed=False, now=NOW) as hub:
+        if when == "interpreting":
+            interpretation.interpret = die  # type: ignore[assignment]
+        elif when == "storing":
+            history.add = die  # type: ignore[assignment]
         assert (await post_wix(hub)).status == 200
         answered.set()
-        os.kill(os.getpid(), signal.SIGKILL)
+        die()
 
 
-def worker(directory: str, answered: Any) -> None:
+def worker(directory: str, when: str, answered: Any) -> None:
+    """A worker that is killed while it interprets, while it stores, or when it has answered."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(post_and_die(Path(directory), answered))
+        runner.run(post_and_die(Path(directory), when, answered))
 
 
+@pytest.mark.parametrize("when", ["interpreting", "storing", "answered"])
 @on_each_store
-async def test_submission_is_a_request_when_its_worker_was_killed_after_the_answer(
-    tmp_path: Path,
+async def test_submission_is_stored_whole_or_not_at_all_when_its_worker_is_killed(
+    tmp_path: Path, when: str
 ) -> None:
     async with open_lenient(tmp_path) as hub:
         context = multiprocessing.get_context("forkserver")  # which imports the hub once
         context.set_forkserver_preload(["tests.integration.hub.material"])
         answered = context.Event()
-        process = context.Process(target=worker, args=(str(tmp_path), answered))
+        process = context.Process(target=worker, args=(str(tmp_path), when, answered))
         process.start()
         await asyncio.to_thread(process.join, 60)
-        assert process.exitcode == -signal.SIGKILL and answered.is_set()
-        assert await hub.one("SELECT state FROM inbox") == "received"
-        assert await hub.one("SELECT count(*) FROM reservation") == 0
-        hub.harness.advance(seconds=60)  # the other one's clock was ahead
-        await hub.handle_events()
-        assert await hub.one("SELECT state FROM inbox") == "mapped"
+        assert process.exitcode == -signal.SIGKILL
+        assert answered.is_set() == (when == "answered")
+        count = int(answered.is_set())
+        assert await hub.one("SELECT count(*) FROM inbox WHERE state = 'mapped'") == count
+        assert await hub.one("SELECT count(*) FROM inbox") == count
+        assert await hub.one("SELECT count(*) FROM reservation") == count
+        assert await hub.one("SELECT count(*) FROM delivery") == count
+        assert (await post_wix(hub)).status == 200
         assert await hub.one("SELECT count(*) FROM reservation") == 1
 
 
+@pytest.mark.parametrize("broken", ["interpret_by", "store_in_unit"])
 @on_each_store
-async def test_submission_waits_for_a_replay_when_its_interpretation_kills_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No periodic task interprets it: it would kill the primary, and the next one, without end."""
-    async with open_lenient(tmp_path) as hub:
-        await post_wix(hub)
-
-        async def die_too_often(tx: Tx) -> None:
-            await raw(tx, "UPDATE message SET state = 'dead', dead_at = 1")
-
-        def deadly(*_: Any, **options: Any) -> Any:
-            raise SystemExit("interpreted again")
-
-        await hub.ctx.run(die_too_often)
-        right = interpretation.interpret
-        monkeypatch.setattr(processing, "interpret", deadly)
-        hub.harness.advance(hours=1)
-        for task in hub.harness.app.periodics:
-            await hub.harness.run_periodic(task.name)
-        assert await hub.one("SELECT state FROM inbox") == "received"
-        monkeypatch.setattr(processing, "interpret", right)
-        assert await hub.harness.replay_dead_letters() == 1
-        await hub.handle_events()
-        assert await hub.one("SELECT state FROM inbox") == "mapped"
-
-
-async def test_submission_waits_for_a_person_when_interpretation_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_submission_waits_for_a_person_when_the_hub_has_an_error(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    broken: str,
 ) -> None:
     async with open_lenient(tmp_path) as hub:
-        await post_wix(hub)
-        await post_wix(hub, wix(submissionId="s-2"))
-        right = interpretation.interpret
 
-        def wrong(received: Any, *more: Any, **options: Any) -> Any:
-            if b"s-2" in received.body:
-                raise ZeroDivisionError("eva@example.com")
-            return right(received, *more, **options)
+        def wrong(*_: Any, **__: Any) -> Any:
+            raise ZeroDivisionError("eva@example.com")
 
-        monkeypatch.setattr(processing, "interpret", wrong)
-        await hub.harness.drain(raising=False)
-        assert await hub.one("SELECT state FROM inbox WHERE id = 2") == "received"  # tried again
-        await hub.harness.drain(raising=False, within=timedelta(days=1))
+        with monkeypatch.context() as patched:
+            patched.setattr(receive, broken, wrong)
+            assert (await post_wix(hub)).status == 200
+            assert (await post_form(hub)).status == 200
+            assert (await post_google(hub)).status == 200
         rows = await hub.rows("SELECT state, error FROM inbox ORDER BY id")
-        assert [(row["state"], row["error"]) for row in rows] == [
-            ("mapped", None),
-            ("review", "handler_failed"),
-        ]
-        assert await hub.one("SELECT count(*) FROM message") == 0
-        [told] = (r for r in caplog.records if r.levelno > logging.WARNING)
-        assert told.__dict__["ALERT"] == "inbox-failed" and "submission 2 " in told.getMessage()
-        monkeypatch.setattr(processing, "interpret", right)
-        await processing.settle(hub.ctx, 2)
-        assert await hub.one("SELECT state FROM inbox WHERE id = 2") == "mapped"
+        assert [(row["state"], row["error"]) for row in rows] == [("review", "hub_error")] * 3
+        assert await hub.one("SELECT count(*) FROM reservation") == 0
+        told = [r for r in caplog.records if r.levelno > logging.WARNING]
+        assert {r.__dict__["ALERT"] for r in told} == {"inbox-failed"} and len(told) == 3
+        assert "source wix of hotel DEMO" in told[0].getMessage()
+        assert all("eva@" not in r.getMessage() for r in told)
+        for number in (1, 2, 3):
+            await processing.settle(hub.ctx, number)
+        assert await hub.one("SELECT count(*) FROM reservation") == 3
 
 
-async def test_submission_is_interpreted_by_a_later_attempt_when_it_failed_for_now(
+async def test_submission_is_to_be_sent_again_when_the_store_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_lenient(tmp_path) as hub:
-        await post_wix(hub)
-        await post_wix(hub, wix(submissionId="s-2"))
-        right = interpretation.interpret
 
-        def busy(received: Any, *more: Any, **options: Any) -> Any:
-            if b"s-2" not in received.body:
-                monkeypatch.setattr(processing, "interpret", right)
-                raise TransactionTimeout("somebody else held it for too long")
-            return right(received, *more, **options)
+        async def busy(*_: Any, **__: Any) -> Any:
+            raise StoreUnavailable("somebody else held it for too long")
 
-        async def states() -> list[str]:
-            return [row["state"] for row in await hub.rows("SELECT state FROM inbox ORDER BY id")]
+        with monkeypatch.context() as patched:
+            patched.setattr(receive, "store_in_unit", busy)
+            answer = await post_wix(hub)
+        assert answer.status == 503 and b"retry-after" in answer.headers
+        assert await hub.one("SELECT count(*) FROM inbox") == 0
+        assert (await post_wix(hub)).status == 200
+        assert await hub.one("SELECT count(*) FROM reservation") == 1
 
-        monkeypatch.setattr(processing, "interpret", busy)
-        await hub.harness.drain(raising=False)
-        assert await states() == ["received", "mapped"]
-        await hub.harness.drain(within=timedelta(hours=1))
-        assert await states() == ["mapped", "mapped"]
+
+async def test_submission_is_accepted_when_the_shape_of_its_form_cannot_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+
+        async def busy(*_: Any, **__: Any) -> Any:
+            raise StoreUnavailable("somebody else held it for too long")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("alpinehub.webhooks.form_shapes._add", busy)
+            assert (await post_wix(hub)).status == 200
+        assert await hub.one("SELECT count(*) FROM reservation") == 1
+        assert await hub.one("SELECT count(*) FROM form") == 0
+        assert (await post_wix(hub)).status == 200
+        assert await hub.one("SELECT count(*) FROM form") == 1
 
 
 @on_each_store
-async def test_submission_that_two_workers_interpret_at_once_is_one_request(
+async def test_same_submission_sent_at_once_to_two_workers_is_one_request(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False, now=NOW) as other:
+        posts = [
+            post(one) for _ in range(3) for one in (hub, other) for post in (post_wix, post_form)
+        ]
+        assert {answer.status for answer in await asyncio.gather(*posts)} == {200}
+        rows = await hub.rows(
+            "SELECT source_id, outcome, count(*) AS n FROM inbox GROUP BY source_id, outcome"
+        )
+        assert sorted((row["outcome"], row["n"]) for row in rows) == [
+            ("duplicate", 5),
+            ("duplicate", 5),
+            ("new", 1),
+            ("new", 1),
+        ]
+        assert await hub.one("SELECT count(*) FROM reservation") == 2
+        assert await hub.one("SELECT count(*) FROM hour_change WHERE kind = 'duplicate'") == 10
+
+
+@on_each_store
+async def test_form_sent_twice_is_one_request_though_the_later_one_is_stored_first_or_at_once(
+    tmp_path: Path,
+) -> None:
+    """Also when the two are in neighbouring time slots, from which their ids are made."""
+    async with (
+        open_lenient(tmp_path, now=datetime(2027, 1, 2, 12, 9, 59, tzinfo=UTC)) as hub,
+        open_hub(tmp_path, seed=False, now=datetime(2027, 1, 2, 12, 10, 1, tzinfo=UTC)) as other,
+    ):
+        for one in (other, hub):
+            await post_form(one, FORM | {"message": "form 0"})
+        rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == ["new", "duplicate"]
+        for number in range(1, 10):
+            form = FORM | {"message": f"form {number}"}
+            await asyncio.gather(post_form(hub, form), post_form(other, form))
+        assert await hub.one("SELECT count(*) FROM reservation") == 10
+        assert await hub.one("SELECT count(*) FROM inbox WHERE outcome = 'duplicate'") == 10
+
+
+@on_each_store
+async def test_submission_that_two_operators_reprocess_at_once_is_one_request(
     tmp_path: Path,
 ) -> None:
     async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
         for number in range(10):
-            await post_wix(hub, wix(submissionId=f"s-{number}"))
+            await post_wix(hub, wix(submissionId=f"s-{number}", submissions=[]))
+        assert await hub.one("SELECT count(*) FROM inbox WHERE state = 'review'") == 10
+        await map_stay(hub)
         await asyncio.gather(
             *(processing.settle(one.ctx, n) for n in range(1, 11) for one in (hub, other))
         )
@@ -166,28 +212,26 @@ async def test_submission_that_two_workers_interpret_at_once_is_one_request(
 
 
 @on_each_store
-async def test_same_submission_sent_twice_at_once_is_one_request(tmp_path: Path) -> None:
-    async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
-        for _ in range(6):
-            assert (await post_wix(hub, WIX)).status == 200
-            assert (await post_form(hub)).status == 200
-        await asyncio.gather(*(processing.settle((hub, other)[n % 2].ctx, n) for n in range(1, 13)))
-        rows = await hub.rows(
-            "SELECT source_id, outcome, count(*) AS n FROM inbox GROUP BY source_id, outcome"
-        )
-        assert sorted((row["outcome"], row["n"]) for row in rows) == [
-            ("duplicate", 5),
-            ("duplicate", 5),
-            ("new", 1),
-            ("new", 1),
-        ]
-        assert await hub.one("SELECT count(*) FROM reservation") == 2
-
-
-@on_each_store
-async def test_submission_of_a_disabled_source_is_not_lost(tmp_path: Path) -> None:
+async def test_submission_of_a_disabled_hotel_can_be_reprocessed(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
-        await post_wix(hub)
+        await post_wix(hub, wix(field__date_picker_a7c8="2026-12-24", submissions=[]))
+        assert await hub.one("SELECT state FROM inbox") == "review"
         await set_hotel_disabled(hub.ctx.store, "DEMO", True)
-        await hub.handle_events()
+        await map_stay(hub)
+        await processing.settle(hub.ctx, 1, accepted_by="operator")
         assert await hub.one("SELECT state FROM inbox") == "mapped"
+
+
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+async def test_source_goes_on_while_a_process_that_settles_is_stopped(
+    tmp_path: Path, each_store: object
+) -> None:
+    """SQLite has one writer: there the others wait for it."""
+    async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        await post_form(hub, FORM | {"arrival": ""})
+        assert await hub.one("SELECT state FROM inbox") == "review"
+        async with other.ctx.transaction() as stopped:
+            await stopped.fetch_one("inbox_lock", id=1)
+            for number in (2, 3):
+                await post_form(hub, FORM | {"message": f"form {number}"})
+            assert await hub.one("SELECT count(*) FROM reservation") == 2

@@ -20,7 +20,7 @@ from tests.integration.alpinebits_client.peers import (
 )
 from tests.integration.hub.guests import write
 from tests.integration.hub.lenient import open_lenient, post_wix, wix
-from tests.integration.hub.material import PRICE, Hub, open_hub
+from tests.integration.hub.material import PRICE, Hub, forget_directory, open_hub
 from tests.integration.push.peer import (
     PASSWORD,
     HotelSoftware,
@@ -108,6 +108,7 @@ async def test_event_for_a_push_is_published_only_where_requests_are_pushed(
         software = HotelSoftware()
         async with scripted(software.answer) as peer:
             await target(hub, "demo", peer.url)
+            forget_directory(hub.ctx)
             for number, submission in enumerate(("a", "b")):
                 await post_wix(
                     hub, wix(submissionId=submission, field__email_5139=f"{number}@x.it")
@@ -116,6 +117,7 @@ async def test_event_for_a_push_is_published_only_where_requests_are_pushed(
             assert await hub.one(wakes) == 2
             assert len(software.ids) == 4, "also the two from before"
             await set_disabled(hub.ctx, "demo", disabled=True)
+        forget_directory(hub.ctx)
         await post_wix(hub, wix(submissionId="c"))
         await hub.handle_events()
         assert await hub.one(wakes) == 2

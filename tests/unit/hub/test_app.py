@@ -34,7 +34,7 @@ def test_every_named_statement_exists_and_is_used() -> None:
 
 
 def test_every_event_has_a_handler_or_is_meant_for_others() -> None:
-    assert {s.type for s in app.handlers} == {"inbox.received", "push.wanted", "push.due"}
+    assert {s.type for s in app.handlers} == {"push.wanted", "push.due"}
     assert app.published == {
         f"reservation.{what}" for what in ("received", "modified", "cancelled")
     }

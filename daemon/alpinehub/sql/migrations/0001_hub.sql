@@ -164,15 +164,15 @@ CREATE TABLE inbox (
     received_at {bigint} NOT NULL,
     headers TEXT NOT NULL,              -- JSON; never a secret or a signature
     body {bytes} NOT NULL,
-    state {text} NOT NULL CHECK (state IN ('received', 'mapped', 'review', 'rejected')),
+    state {text} NOT NULL CHECK (state IN ('mapped', 'review', 'rejected')),
     error TEXT,
     reservation_id {text}{ REFERENCES reservation (id)|},
     request_id TEXT NOT NULL,
-    -- The result: new, changed, duplicate, test, spam. NULL: not interpreted yet.
+    -- The result: new, changed, duplicate, test, spam. NULL: in review.
     outcome TEXT,
     handled_at {bigint}                   -- when state and outcome were decided
 ){strict};
-CREATE INDEX inbox_open ON inbox (state, id) WHERE state IN ('received', 'review');
+CREATE INDEX inbox_review ON inbox (id) WHERE state = 'review';
 -- The submissions of a reservation: for its history, and to erase them.
 CREATE INDEX inbox_reservation ON inbox (reservation_id) WHERE reservation_id IS NOT NULL;
 

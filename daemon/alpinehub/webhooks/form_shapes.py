@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 import msgspec
 
+from alpinehub.models import Source
 from alpinehub.webhooks.field_names import target_of_key, target_of_label
 from alpinehub.webhooks.submission import FormShape
-from cordata import Context, Row, Tx
+from cordata import Context, Store, StoreUnavailable, Tx
 
 #: Most shapes stored of one form, and of all forms of a source: the address of an HTML form is
 #: public, and arbitrary submissions must not fill the table.
 MAX_SHAPES, MAX_OF_SOURCE = 50, 500
+#: Shapes that one process remembers, so that it does not look for them in the store each time.
+MAX_SEEN = 10_000
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
+#: (id of the source, its form, hash of the shape) -> when this process last found it stored.
+_seen: WeakKeyDictionary[Store, dict[tuple[int, str, bytes], int]] = WeakKeyDictionary()
 
 
-async def see_form(ctx: Context, row: Row, shape: FormShape) -> None:
-    """Store a shape if it is new, unless the form has too many of them.
+async def see(ctx: Context, source: Source, shape: FormShape, at: int) -> None:
+    """Store a shape if it is new, unless the form has too many of them. `at`: when it was
+    received, in microseconds since the epoch.
 
-    The alert is sent before the shape is stored, so that a crash does not lose it.
+    The alert is sent before the shape is stored, so that a crash does not lose it. If the store
+    fails, that of the next submission is stored: this one is stored already, and accepted.
     """
+    seen = _seen.setdefault(ctx.store, {})
+    key = (source.id, shape.form_key, shape.hash)
+    if at - seen.get(key, -_HOUR_US) < _HOUR_US:
+        return
+    with suppress(StoreUnavailable):
+        await _see(ctx, source, shape, at)
+        if len(seen) >= MAX_SEEN:
+            seen.clear()
+        seen[key] = at
+
+
+async def _see(ctx: Context, source: Source, shape: FormShape, at: int) -> None:
     known = await ctx.store.read(
-        lambda tx: tx.fetch_all("inbox_forms", source_id=row["source_id"], form_key=shape.form_key)
+        lambda tx: tx.fetch_all("inbox_forms", source_id=source.id, form_key=shape.form_key)
     )
     same = next((one for one in known if bytes(one["shape"]) == shape.hash), None)
     if same is not None:
-        at: int = row["received_at"]
         if at - same["last_seen_at"] > _HOUR_US:
             await ctx.store.run(lambda tx: tx.execute("inbox_form_seen", id=same["id"], at=at))
         return
@@ -35,26 +55,26 @@ async def see_form(ctx: Context, row: Row, shape: FormShape) -> None:
         return
     if known:
         before = [FormShape(shape.form_key, msgspec.json.decode(one["fields"])) for one in known]
-        _alert_of_change(ctx, row, shape.names, [one.names for one in before])
-    await ctx.store.run(lambda tx: _add(tx, row, shape))
+        _alert_of_change(ctx, source, shape.names, [one.names for one in before])
+    await ctx.store.run(lambda tx: _add(tx, source, shape, at))
 
 
-async def _add(tx: Tx, row: Row, shape: FormShape) -> None:
-    row_count = await tx.fetch_one("inbox_form_count", source_id=row["source_id"])
+async def _add(tx: Tx, source: Source, shape: FormShape, at: int) -> None:
+    row_count = await tx.fetch_one("inbox_form_count", source_id=source.id)
     if row_count is None or row_count["known"] >= MAX_OF_SOURCE:
         return
     await tx.execute(
         "inbox_form_add",
-        source_id=row["source_id"],
+        source_id=source.id,
         form_key=shape.form_key,
         shape=shape.hash,
         fields=_encode(shape.fields).decode(),
-        at=row["received_at"],
+        at=at,
     )
 
 
 def _alert_of_change(
-    ctx: Context, row: Row, now: frozenset[str], before: Sequence[frozenset[str]]
+    ctx: Context, source: Source, now: frozenset[str], before: Sequence[frozenset[str]]
 ) -> None:
     """Alert if names are new (in no earlier shape) or gone (in all earlier ones, not in `now`).
 
@@ -65,12 +85,12 @@ def _alert_of_change(
     parts = [f"{what} {_listed(of)}" for what, of in (("new:", new), ("gone:", gone)) if of]
     if not parts:
         return
+    hotel = source.hotel.code
     ctx.alert(
-        f"form-changed:{row['source_id']}",
-        f"the form of source {row['source']} of hotel {row['hotel']} has changed ("
-        f"{'; '.join(parts)}); look whether its requests still say all: `alpinehub source show "
-        f"{row['hotel']} {row['source']}`",
-        ids=[row["hotel"]],
+        f"form-changed:{source.id}",
+        f"the form of source {source.name} of hotel {hotel} has changed ({'; '.join(parts)}); "
+        f"look whether its requests still say all: `alpinehub source show {hotel} {source.name}`",
+        ids=[hotel],
     )
 
 
