@@ -105,7 +105,7 @@ class Queue(Broker):
                     return (), frozenset()  # its messages end, and then it may claim the suspect
                 if suspects := await self._claim_suspect(tx, limits, claim):
                     return suspects, frozenset()
-            rows, keyed = await self._claim_unkeyed(tx, limits, claim)
+            rows, keyed = await self._claim_unkeyed_and_find_keyed(tx, limits, claim)
             rows += await self._claim_keyed(tx, keyed, limits, claim, cursors)
             more = frozenset(limits) if promoted == _PROMOTED else _full(limits, rows)
             if more != set(limits) and self._store.dialect == "sqlite":
@@ -223,7 +223,7 @@ class Queue(Broker):
                 history=outcome.history if retry else message.history,
             )
 
-    async def _claim_unkeyed(
+    async def _claim_unkeyed_and_find_keyed(
         self, tx: Tx, limits: ClaimLimits, claim: int
     ) -> tuple[list[Row], Collection[str]]:
         """Claim messages without a key. Returns them, and the groups that may have messages with
