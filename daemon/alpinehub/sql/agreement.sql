@@ -9,8 +9,16 @@ VALUES (:account_id, :protocol, :capabilities)
 ON CONFLICT (account_id, protocol) DO UPDATE SET capabilities = excluded.capabilities
 
 -- name: contact_note
+-- The network only while the account may call about the hotel: `contact_forget_networks` may have
+-- run while its last message was in hand.
 INSERT INTO contact (account_id, hotel_id, called_at, polled_at, acked_at, network)
-VALUES (:account_id, :hotel_id, :called_at, :polled_at, :acked_at, :network)
+VALUES (
+    :account_id, :hotel_id, :called_at, :polled_at, :acked_at,
+    (
+        SELECT CAST(:network AS TEXT) FROM account_hotel h JOIN account u ON u.id = h.account_id
+        WHERE h.account_id = :account_id AND h.hotel_id = :hotel_id AND u.disabled_at IS NULL
+    )
+)
 ON CONFLICT (account_id, hotel_id) DO UPDATE SET
     called_at = excluded.called_at,
     polled_at = coalesce(excluded.polled_at, contact.polled_at),

@@ -193,6 +193,35 @@ async def test_address_is_forgotten_when_the_software_may_no_longer_call(tmp_pat
         assert [row["network"] for row in rows] == [None, None]
 
 
+@pytest.mark.usefixtures("each_store")
+async def test_address_is_not_stored_when_the_account_is_disabled_during_its_message(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub, calling_from(hub, OTHER) as there:
+        whole = there.client.build_request(
+            "POST", "/", files={"action": (None, READ), "request": (None, read_rq("H1"))}
+        )
+        data = await whole.aread()
+
+        async def disabled_meanwhile() -> AsyncIterator[bytes]:
+            yield data[:100]
+            await set_account_disabled(hub.ctx.store, "u1", True)
+            yield data[100:]
+
+        answer = await there.client.post(
+            "/api/alpinebits",
+            content=disabled_meanwhile(),
+            auth=httpx.BasicAuth("u1", PASSWORD),
+            headers={
+                "Content-Type": whole.headers["Content-Type"],
+                "X-AlpineBits-ClientProtocolVersion": "2024-10",
+            },
+        )
+        assert answer.status_code == 200
+        [row] = await hub.execute("SELECT polled_at, network FROM contact")
+        assert row["polled_at"] and row["network"] is None
+
+
 async def test_guesses_do_not_keep_out_the_software_that_another_worker_let_in(
     tmp_path: Path,
 ) -> None:
