@@ -22,12 +22,14 @@ from cordata.heartbeat import Heartbeat
 from cordata.http import HttpServer
 from cordata.http.asgi import AsgiApp
 from cordata.log import LogThrottle, logger
-from cordata.services.loop import pause
+from cordata.services.loop import background, pause
 
 log = logger("cordata.local")
 
 #: Between attempts to listen.
 _RETRY_S = 2.0
+#: After the stop, clients may read for so long: the service is among the last to stop.
+_CUT_OFF_S = 2.0
 #: Operators and their programs are few.
 _LIMITS = HttpConfig(max_connections=64, max_body_bytes=4096, drain_s=0.0)
 
@@ -67,12 +69,21 @@ class LocalHttpService:
                             {"stop": stop},
                             heartbeat=self.heartbeat,
                         )
-                        await server.run(stop)
+                        async with asyncio.timeout(None) as limit, background(_limit(limit, stop)):
+                            await server.run(stop)
+            except TimeoutError:
+                pass  # after the stop: clients that still read are cut off
             except OSError as error:
                 text = f"{self._listen}: {error.strerror}"
                 if self._log_throttle.is_due(text):
                     log.error("%s cannot be served at %s", self.name, text)
             await pause(stop, _RETRY_S)
+
+
+async def _limit(limit: asyncio.Timeout, stop: asyncio.Event) -> None:
+    """Let what `limit` limits end soon after the stop."""
+    await stop.wait()
+    limit.reschedule(asyncio.get_running_loop().time() + _CUT_OFF_S)
 
 
 @contextmanager
