@@ -21,9 +21,11 @@ from cordata.http.parser import FORWARDING, HttpError, RequestHead, bad_request
 from cordata.http.proxy import SCHEME, Peer
 from cordata.http.response import CONTINUE, ResponseHead, Unsendable, error_parts, error_response
 from cordata.http.state import ServerState
-from cordata.log import error_place, error_summary
+from cordata.log import error_place, error_summary, logger
 from cordata.log import request_id as current_request_id
 from cordata.steps import measured
+
+log = logger("cordata.http")
 
 #: Body bytes that may wait for the application; beyond it the connection stops reading.
 _MAX_WAITING_BYTES = 65_536
@@ -143,6 +145,9 @@ class Exchange:
             call = server.app(self._scope, self.receive, self.send)
             await measured("request", call, self._describe)
         except asyncio.CancelledError:
+            if server.draining:  # by the stop, also if its client has left
+                duration_s = server.loop.time() - self.begun_at
+                log.warning("%s is cut off after %.1f s", self._describe(), duration_s)
             self._abort(503, "cancelled", None)
             raise
         except BaseException as error:  # noqa: BLE001 - the boundary of one request

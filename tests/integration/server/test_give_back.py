@@ -37,6 +37,7 @@ def test_stop_ends_well_and_events_are_given_back_when_their_handlers_outlast_th
             os.kill(running.pid_of("worker@0"), signal.SIGTERM)
             running.until_logged("worker@0 exited with 0")
         running.until_logged("stop_timeout_s is too short: 1 request and 1 connection cut")
+        running.until_logged(r"request GET /hang is cut off after [0-9.]+ s \([\w-]+\)$")
         running.until_logged("handler handles attempt 1$")
         running.until_logged("subscription handles attempt 1$")
         running.signal(signal.SIGTERM)
