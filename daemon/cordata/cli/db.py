@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
@@ -11,11 +11,14 @@ from cordata.app_loader import load
 from cordata.backup.restore import Host
 from cordata.cli.operator import Operator, confirm, operator_options
 from cordata.cli.options import app_option, yes_option
-from cordata.config import build, find_file, open_document
+from cordata.config import Config, build, find_file, open_document
 from cordata.context_factory import chains_of
 from cordata.dbcopy.copy import Copied
 from cordata.dbcopy.copy import copy as copy_store
 from cordata.dbcopy.copy import reopen as reopen_store
+from cordata.errors import ConfigError
+from cordata.log import with_hint
+from cordata.store import check_url
 from cordata.systemd.hint import start_hint, stop_hint
 from cordata.terminal import Group, ProgressBar, show_json
 
@@ -56,6 +59,7 @@ def copy(operator: Operator, url: str, finish: bool, app: str | None) -> int:
     os.umask(0o077)
     loaded = load(operator.config, app)
     config = operator.with_state_dir(loaded.config)
+    _check_target(url, config)
     host = Host(config=config, document=loaded.document, chains=chains_of(loaded.app))
     with ProgressBar() as bar:
         done = copy_store(host, url, finish=finish, draw=bar.draw)
@@ -103,6 +107,14 @@ def reopen(operator: Operator, yes: bool) -> int:
     sentence += f"it was moved to {moved_to}" if moved_to else "it was not moved"
     operator.print_result({"moved_to": moved_to}, sentence)
     return 0
+
+
+def _check_target(url: str, config: Config) -> None:
+    """Raises: click.UsageError; `check_url` speaks of the setting that takes the same."""
+    try:
+        check_url(replace(config.store, url=url, session_url=""), config.paths.state)
+    except ConfigError as error:
+        raise click.UsageError(with_hint(error).replace("[store] url", "--to")) from None
 
 
 def _next_steps(done: Copied, url: str, host: Host) -> list[str]:

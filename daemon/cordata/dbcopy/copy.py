@@ -37,7 +37,7 @@ from cordata.context_factory import store_password
 from cordata.dbcopy import sqlite
 from cordata.dbcopy.side import Row, Side, Table
 from cordata.errors import CordataError
-from cordata.store import Chain, check_url, dialect_of
+from cordata.store import Chain, dialect_of
 from cordata.store.migrate import (
     COPYING,
     MOVED,
@@ -101,7 +101,7 @@ class Copied:
 
 
 def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
-    """One pass from the store of the configuration to the database at `url`.
+    """One pass from the store of the configuration to the database at `url`, which is valid.
 
     `finish`: the last one, for which the service must be stopped. Safe to kill: the next pass
     goes on. Raises: CordataError, of which SchemaError if the program has another schema than the
@@ -109,7 +109,6 @@ def copy(host: Host, url: str, *, finish: bool, draw: Draw) -> Copied:
     """
     config, begun = host.config, clock.monotonic()
     target_config = replace(config.store, url=url, session_url="")
-    check_url(target_config, config.paths.state)
     kinds = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
     if dialect_of(config.store) == dialect_of(target_config):
         raise CordataError(

@@ -239,6 +239,14 @@ def test_what_would_harm_is_refused(tmp_path: Path, postgres: PostgresServer) ->
     for wrong in (place(tmp_path / "same", app=FAMILY), source):
         done = copy(source, wrong)
         assert done.returncode == 1 and "both databases are SQLite" in done.stderr, done
+    for wrong_url, words in (
+        ("mysql://x", "--to is not the address of a store"),
+        ("sqlite://x", "--to does not name a file"),
+        ("postgresql://u:secret@h/d", "--to contains a password"),
+    ):
+        done = source.run("db", "copy", "--to", wrong_url)
+        assert done.returncode == 2 and words in done.stderr, done
+        assert "[store]" not in done.stderr and "secret" not in done.stderr, done
     used = filled(tmp_path / "used", postgres.url(postgres.create_database()), app=FAMILY)
     done = copy(source, used)
     assert done.returncode == 1 and "it has tables" in done.stderr, done
