@@ -206,24 +206,18 @@ def check_target(server: Server, schema: str, made_on: int, *, replace: bool) ->
         )
 
 
-def require_unused(server: Server, *, wait_s: float = 0.0) -> None:
-    """Take the lock of the primary, for as long as the session lasts. `wait_s`: how long others may
-    take to end. Raises: CordataError if other sessions are connected to the database.
+def require_unused(server: Server) -> None:
+    """Take the lock of the primary, for as long as the session lasts. Raises: CordataError if other
+    sessions are connected to the database.
     """
-    deadline = time.monotonic() + wait_s
-    while True:
-        # In a transaction the server would show the same sessions at each look.
-        server.connection.execute("SELECT pg_stat_clear_snapshot()")
-        count, hosts = _only(server.connection.execute(_OTHERS))
-        if _only(server.connection.execute(_LOCK_PRIMARY))[0] and not count:
-            return
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(_LOOK_S)
-    raise CordataError(
-        f"the database is in use: {count} other sessions, from {hosts or 'nowhere'}",
-        hint="stop the service on all hosts, and close other sessions (psql, pg_dump)",
-    )
+    # In a transaction the server would show the same sessions at each look.
+    server.connection.execute("SELECT pg_stat_clear_snapshot()")
+    count, hosts = _only(server.connection.execute(_OTHERS))
+    if count or not _only(server.connection.execute(_LOCK_PRIMARY))[0]:
+        raise CordataError(
+            f"the database is in use: {count} other sessions, from {hosts or 'nowhere'}",
+            hint="stop the service on all hosts, and close other sessions (psql, pg_dump)",
+        )
 
 
 @contextmanager

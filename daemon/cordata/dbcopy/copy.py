@@ -22,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,8 @@ _PAGE_ROWS, _PAGE_BYTES = 1000, 1 << 22
 #: A row is left out while another one has its unique value; the next round finds that one changed.
 _ROUNDS = 3
 _DRAW_S = 0.2
+#: How long a process that ends, or its session, may still be there; pause between two looks.
+_LINGER_S, _LOOK_S = 5.0, 0.2
 #: Numbers may have been given to transactions that were rolled back, and to rows that are deleted;
 #: the copy goes on after its last row. A position that was read from such a number must not be
 #: beyond the next one, or the next events would be taken for handled.
@@ -186,8 +189,23 @@ def _opened(
         return
     from cordata.dbcopy import postgres
 
-    with postgres.opened(store, password, state, alone=alone) as session:
+    with postgres.opened(store, password, state) as session:
+        if alone:
+            _await_unused(session)
         yield session
+
+
+def _await_unused(side: Side) -> None:
+    """Wait for processes that are about to end. Raises: CordataError if some have not."""
+    deadline = clock.monotonic() + _LINGER_S
+    while True:
+        try:
+            side.require_unused()
+            return
+        except CordataError:
+            if clock.monotonic() >= deadline:
+                raise
+        time.sleep(_LOOK_S)
 
 
 def _check_schema(applied: Sequence[MigrationId], chains: Sequence[Chain], dialect: str) -> None:
@@ -387,13 +405,13 @@ def _finish(source: Side, target: Side, tables: Sequence[Table]) -> None:
         mark = (COPYING.component, COPYING.number)
         target.fetch("DELETE FROM migration WHERE component = ? AND number = ?", mark)
         target.run_script(f"DROP TABLE {_STATE};")
-        source.require_unused()
+        _await_unused(source)  # nobody can write meanwhile
         now_us = clock.now_us()
         _unmark(source)
         at = f"{clock.from_us(now_us):%Y-%m-%d %H:%M} UTC"
         source.record(MigrationId(MOVED, 0, f"{target.name} at {at}"), now_us)
         source.unlock()
-        try:  # one that came before the mark found none, and would write now
+        try:  # one that came before the mark found none, writes now, and may be gone soon
             source.require_unused()
         except BaseException:
             _unmark(source)

@@ -12,8 +12,6 @@ from cordata.backup.postgres import Server, connected, require_unused
 from cordata.config.sections import StoreConfig
 from cordata.dbcopy.side import Column, Row, Side, Table, quoted, refused
 
-#: How long a session of a process that has just ended may still be there.
-_LINGER_S = 5.0
 #: Every column that a statement can write, with its place in the primary key. Text is ordered byte
 #: by byte, as on SQLite; where the column is not, no index helps.
 _COLUMNS = """
@@ -136,7 +134,7 @@ class PostgresSide(Side):
 
     def require_unused(self) -> None:
         """As in Side."""
-        require_unused(self._server)  # at once: a command that writes is gone soon
+        require_unused(self._server)
 
     def unlock(self) -> None:
         """As in Side."""
@@ -165,14 +163,10 @@ class PostgresSide(Side):
 
 
 @contextmanager
-def opened(
-    config: StoreConfig, password: str | None, state_dir: Path, *, alone: bool
-) -> Iterator[PostgresSide]:
-    """A session; `alone`: no process of the service may be connected. Raises: CordataError."""
+def opened(config: StoreConfig, password: str | None, state_dir: Path) -> Iterator[PostgresSide]:
+    """A session. Raises: CordataError."""
     with connected(config, password, state_dir) as server:
         server.connection.execute(_SETTINGS)
-        if alone:
-            require_unused(server, wait_s=_LINGER_S)
         yield PostgresSide(config.url, server)
 
 

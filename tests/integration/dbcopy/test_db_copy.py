@@ -402,6 +402,25 @@ def test_last_pass_fails_when_the_service_was_started_meanwhile(
     _finish_later(source, target)
 
 
+def test_last_pass_waits_for_a_command_that_is_about_to_end(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    """It may be `cordata status`, after a pass of hours."""
+    name = postgres.create_database()
+    source, target = family(tmp_path, postgres.url(name), "sqlite")
+    source.write(parents(30_000))
+    session = "SELECT 1 FROM pg_stat_activity WHERE datname = %s AND query LIKE"
+    with copying(source, target, "--finish") as process:
+        until(lambda: postgres.execute(f"{session} '%%\"parent\"%%'", [name]), "a page")
+        process.send_signal(signal.SIGSTOP)
+        with psycopg.connect(source.url):
+            process.send_signal(signal.SIGCONT)
+            looks = f"{session} '%%pg_stat_activity%%' AND state LIKE 'idle in%%'"
+            until(lambda: process.poll() is not None or postgres.execute(looks, [name]), "a look")
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 0, said
+
+
 def _has_found_service(process: subprocess.Popen[str]) -> None:
     """The last pass fails."""
     _, said = process.communicate(timeout=60)
