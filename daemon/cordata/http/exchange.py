@@ -149,6 +149,7 @@ class Exchange:
                 duration_s = server.loop.time() - self.begun_at
                 log.warning("%s is cut off after %.1f s", self._describe(), duration_s)
             self._abort(503, "cancelled", None)
+            self._count(503 if server.draining else CLIENT_GONE, server.loop.time())
             raise
         except BaseException as error:  # noqa: BLE001 - the boundary of one request
             self._fail(error)
@@ -434,11 +435,9 @@ class Exchange:
 
     def _export(self, exporter: trace.Exporter) -> None:
         """Export the span of this request."""
-        # Neither counted nor logged: the application was cancelled after its client had left.
-        status = self._status or CLIENT_GONE
         attributes: dict[str, str | int] = {
             "http.request.method": self.head.method,
-            "http.response.status_code": status,
+            "http.response.status_code": self._status,
             "url.path": loggable_path(self.head.target, self.server.log.logged_segments),
             "cordata.request_id": self._request_id,
         }
@@ -448,7 +447,7 @@ class Exchange:
             kind="server",
             begun_us=clock.now_us() - round((self.server.loop.time() - self.begun_at) * 1e6),
             attributes=attributes,
-            error=self.early_end or (str(status) if status >= 500 else ""),
+            error=self.early_end or (str(self._status) if self._status >= 500 else ""),
         )
 
     def _report_response(self, error: BaseException | None) -> None:

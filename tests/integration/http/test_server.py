@@ -29,6 +29,9 @@ from cordata.http.accept import Acceptor
 from cordata.http.asgi import AsgiApp, Receive, Scope, Send
 from cordata.http.connection import Connection
 from cordata.http.exchange import Exchange
+from cordata.metrics.file import MetricsFile
+from cordata.metrics.process import HttpMetrics
+from cordata.metrics.series import REQUESTS, http_series
 
 CLOSE = b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -478,7 +481,7 @@ async def test_new_connections_are_left_to_others_while_draining() -> None:
 
 @asynccontextmanager
 async def stopped_during_a_request(
-    *, cut_off_s: float | None = None
+    *, cut_off_s: float | None = None, metrics: HttpMetrics | None = None
 ) -> AsyncIterator[tuple[HttpServer, asyncio.Task[None], asyncio.StreamReader]]:
     """A server that was told to stop while a request hangs, its run, and what its client reads."""
 
@@ -486,7 +489,8 @@ async def stopped_during_a_request(
         await asyncio.Event().wait()
 
     with listening() as sockets:
-        server = HttpServer(http_only(hang), sockets, HttpConfig(drain_s=0), cut_off_s=cut_off_s)
+        config = HttpConfig(drain_s=0)
+        server = HttpServer(http_only(hang), sockets, config, cut_off_s=cut_off_s, metrics=metrics)
         stop = asyncio.Event()
         run = asyncio.create_task(server.run(stop))
         await server.ready.wait()
@@ -498,12 +502,15 @@ async def stopped_during_a_request(
         writer.close()
 
 
-async def test_request_that_outlasts_the_stop_is_cut_off() -> None:
-    async with stopped_during_a_request(cut_off_s=0.1) as (server, run, reader):
+async def test_request_that_outlasts_the_stop_is_cut_off_and_counted(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path, "worker@0", http_series())
+    metrics = HttpMetrics(file)
+    async with stopped_during_a_request(cut_off_s=0.1, metrics=metrics) as (server, run, reader):
         async with asyncio.timeout(60):
             await run
             assert await reader.read() == b""
         assert server.state.in_flight == 0
+    assert file.values[file.offset(REQUESTS.series(method="GET", code="5xx"))] == 1.0
 
 
 async def test_cancelling_cuts_requests_in_hand_off() -> None:
