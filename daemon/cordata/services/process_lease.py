@@ -31,7 +31,8 @@ _POLLS = 2
 _PRESENT_S = 60.0
 _RETRY_S = 0.25
 #: After the store was away, when no process could renew its lease, expired leases are ignored for
-#: this time. It is longer than the pause of processes before they try the store again.
+#: this time; after a start, too, since it may have been away just before. It is longer than the
+#: pause of processes before they try the store again.
 _GRACE_S = 15.0
 
 
@@ -77,6 +78,7 @@ class ProcessLeaseService:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Register, renew and reclaim until `stop`."""
+        self._was_away = True  # perhaps, just before this process came
         try:
             async with wake_on(self._wake, stop, self._store, PROCESS_TOPIC):
                 lacking = await self._register(stop)
@@ -106,7 +108,6 @@ class ProcessLeaseService:
                 lacking = await register(self._store, self._groups)
             except StoreUnavailable as error:
                 self.error = error
-                self._was_away = True
                 if throttle.is_due(str(error)):
                     log.warning("messages wait: %s", with_hint(error))
                 await self._wake.wait(_RETRY_S)

@@ -8,9 +8,11 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.integration.engine.engine import build, running
 from tests.integration.engine.parts import opened, publish, registered, rows, until
 from tests.integration.engine.stores import use
+from tests.processes import joined
 from tests.servers.postgres import PostgresServer
 
 from cordata.app import App
@@ -165,6 +167,32 @@ async def test_no_two_of_a_key_are_handled_at_once_when_claims_expired_while_the
         assert watch.together == []
         done = Counter(row["owner"] for row in effects if row["owner"] != "probe")
         assert done == Counter(dict.fromkeys("abcd", 2))
+
+
+async def test_claims_of_the_living_stay_theirs_when_a_worker_starts_after_the_server_was_away(
+    tmp_path: Path,
+) -> None:
+    """Nobody could renew, so their leases are over; the new worker has not seen why."""
+    with PostgresServer() as server, server.database() as url:
+        use(tmp_path, url)
+        async with opened(tmp_path) as one:
+            await registered(one, {"free": "any"})
+            lease = await joined(one, "living", lease_s=1.0)
+            await publish(one, 1, type_="any")
+            assert await _claim(Queue(one, owner="living", retries={"free": 5}), "free")
+            await lease.renew()  # the claim itself did not wait for the disk
+            server.kill()
+            with pytest.raises(StoreUnavailable):
+                async with opened(tmp_path, migrate=False):
+                    pass
+            await until(lambda: not lease.is_held())
+            server.start()
+            async with opened(tmp_path, migrate=False) as new:
+                engine = build(new, tmp_path, App("t"))
+                async with running(engine):
+                    assert await engine.process_lease.run_once() == 0
+                    found = await rows(new, "messages")
+        assert [(row["state"], row["owner"]) for row in found] == [("claimed", "living")]
 
 
 class Watch:

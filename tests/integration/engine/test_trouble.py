@@ -38,7 +38,7 @@ from cordata.context import Event, EventContext
 from cordata.errors import StoreFull, StoreUnavailable
 from cordata.metrics.backlog import read_backlog
 from cordata.process import ProcessLease, this_process
-from cordata.services import consumer
+from cordata.services import consumer, process_lease
 from cordata.services.consumer import ConsumerService
 from cordata.services.process_lease import ProcessLeaseService
 from cordata.services.retention import RetentionService
@@ -163,6 +163,7 @@ async def test_engine_stops_and_another_goes_on_when_the_disk_stays_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer, "_SETTLE_S", 0.3)
+    monkeypatch.setattr(process_lease, "_GRACE_S", 0.3)
     app = App("t")
     calls = list[str]()
 
