@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -38,8 +39,6 @@ def preload(config: str | Path | None, app: str | None, *, timeout_s: float) -> 
             # As in an executed child: without the directory of the script of this process.
             own = [] if sys.flags.safe_path else sys.path[:1]
             sys.path[: len(own)] = [os.fspath(Path(__file__).parents[2])]
-            from cordata.wiring.preload import import_all
-
             import_all(config, app)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the application's own modules
         return f"the import failed here with {type(error).__name__}"
@@ -52,6 +51,36 @@ def preload(config: str | Path | None, app: str | None, *, timeout_s: float) -> 
         names = ", ".join(sorted(_name_of(fd) for fd in more))
         return f"the import opens {names}"
     return has_threads()
+
+
+def import_all(config: str | Path | None, app: str | None) -> None:
+    """Import the application, and modules that its workers import within functions; read its SQL.
+
+    Modules of the primary only are left out, as no process would share them. Raises: ConfigError.
+    """
+    from cordata.app_loader import load
+    from cordata.broker.factory import is_store
+    from cordata.store import Queries, dialect_of, store_class
+
+    loaded = load(config, app)
+    store_class(loaded.config.store)
+    Queries.load(loaded.app.query_packages, dialect_of(loaded.config.store))
+    names = [
+        *("concurrent.futures.thread", "sdnotify", "systemd.daemon", "uvloop"),
+        *("cordata.http", "cordata.network", "cordata.wiring.event_loop", "cordata.wiring.worker"),
+        *("cordata.services.consumer", "cordata.services.idle_exit"),
+        *("cordata.services.process_lease", "cordata.services.unhandled_event"),
+    ]
+    if loaded.app.commands:
+        names += ("cordata.pool.shared.sessions", "cordata.services.pool_child")
+    if loaded.app.subscriptions:
+        names.append("cordata.services.subscription")
+    if loaded.config.metrics.listen:
+        names += ("cordata.services.local_http", "cordata.services.metrics")
+    if not is_store(loaded.config.broker):
+        names.append("cordata.broker.redis.broker")
+    for name in names:
+        import_module(name)
 
 
 def has_threads() -> str:

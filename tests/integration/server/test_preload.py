@@ -58,7 +58,7 @@ def test_a_forked_worker_has_the_descriptors_of_one_that_was_executed(tmp_path: 
 
 def test_a_forked_worker_imports_nothing_of_the_runtime_by_itself(tmp_path: Path) -> None:
     code = (
-        "import sys; from cordata.wiring.preload import import_all;"
+        "import sys; from cordata.supervisor.preload import import_all;"
         f"import_all(None, {APP!r}); print(*sys.modules)"
     )
     preloaded = set(python("-c", code, CORDATA_CONFIG=str(write_config(tmp_path))).stdout.split())
