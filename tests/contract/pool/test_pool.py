@@ -172,10 +172,9 @@ async def test_session_is_made_changed_counted_and_ended_by_its_client(opened: O
         assert changed.ttl_s <= 9.0
         assert await pool.sessions.count(id, seen=2) == {"seen": 2}
         assert await pool.sessions.count(id, seen=1) == {"seen": 3}
-        await pool.sessions.touch(id)
         assert (await pool.sessions.get(id, peek=True)).counters == {"seen": 3}
         await pool.sessions.delete(id)
-        for gone in (pool.sessions.get(id), pool.sessions.touch(id), pool.sessions.delete(id)):
+        for gone in (pool.sessions.get(id), pool.sessions.update(id), pool.sessions.delete(id)):
             with pytest.raises(SessionNotFound):
                 await gone
         with pytest.raises(SessionNotFound):

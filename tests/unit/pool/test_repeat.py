@@ -13,7 +13,7 @@ from cordata.pool.shared.protocol import GlobalRequest, SessionRequest
     ("request_", "expected"),
     [
         (SessionRequest(number=1, operation="get", session="a"), True),
-        (SessionRequest(number=1, operation="update", session="a", ttl_s=60.0), True),  # touch
+        (SessionRequest(number=1, operation="update", session="a", ttl_s=60.0), True),
         (SessionRequest(number=1, operation="update", session="a", set={"n": Raw(b"1")}), False),
         (SessionRequest(number=1, operation="update", session="a", delete=["n"]), False),
         (SessionRequest(number=1, operation="count", session="a", count={"n": 1}), False),

@@ -89,8 +89,8 @@ class Sessions:
         affinity: Affinity | None = None,
         worker: str | None = None,
     ) -> SessionInfo:
-        """Change values by name, and options. Raises: SessionNotFound, SessionQuotaExceeded
-        (nothing is changed).
+        """Change values by name, and options; counts as a use. Raises: SessionNotFound,
+        SessionQuotaExceeded (nothing is changed).
         """
         request = SessionRequest(
             number=0,
@@ -107,10 +107,6 @@ class Sessions:
     async def delete(self, id: str) -> None:
         """End the session. Raises: SessionNotFound."""
         await self._ask(_checked(SessionRequest(number=0, operation="delete", session=id)))
-
-    async def touch(self, id: str, ttl_s: float | None = None) -> None:
-        """Count a use; `ttl_s` is the new lifetime after each use. Raises: SessionNotFound."""
-        await (self.get(id) if ttl_s is None else self.update(id, ttl_s=ttl_s))
 
     async def count(self, id: str, **by: int) -> Mapping[str, int]:
         """Add to counters and return their new values. Raises: SessionNotFound,
@@ -164,7 +160,7 @@ class Globals:
 def may_repeat(request: SessionRequest | GlobalRequest) -> bool:
     """Whether the request may be sent again: a second run changes nothing more."""
     if isinstance(request, SessionRequest) and request.operation == "update":
-        return not (request.set or request.delete)  # `touch`
+        return not (request.set or request.delete)
     return request.operation in ("get", "page", "stats")
 
 

@@ -308,7 +308,7 @@ class SyncSessions:
     def __init__(self, client: SyncClient, sessions: Sessions) -> None:
         self.create, self.get = client._sync(sessions.create), client._sync(sessions.get)
         self.update, self.delete = client._sync(sessions.update), client._sync(sessions.delete)
-        self.touch, self.count = client._sync(sessions.touch), client._sync(sessions.count)
+        self.count = client._sync(sessions.count)
 
 
 class SyncGlobals:

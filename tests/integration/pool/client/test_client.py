@@ -394,7 +394,7 @@ async def test_request_that_the_worker_refuses_fails_with_the_reason(one: Worker
             with pytest.raises(ValueError, match="ttl_s"):
                 await client.sessions.create("refused", ttl_s=ttl_s)
             with pytest.raises(ValueError, match="ttl_s"):
-                await client.sessions.touch("refused", ttl_s=ttl_s)
+                await client.sessions.update("refused", ttl_s=ttl_s)
         with pytest.raises(ValueError):
             await client.list_sessions(limit=0)
         with pytest.raises(ValueError):
