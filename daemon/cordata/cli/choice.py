@@ -23,7 +23,6 @@ class Choice:
     #: The fields for which the command has options.
     offered: tuple[str, ...]
     event_ids: tuple[str, ...] = ()
-    event_id: str | None = None
     state: str | None = None
     type: str | None = None
     group: str | None = None
@@ -34,7 +33,7 @@ class Choice:
 
     def filter(self, now_us: int, **more: Any) -> Filter:
         """The options as a filter; `now_us`: store time, for `2d`."""
-        same = ("event_id", "state", "type", "group", "error")
+        same = ("state", "type", "group", "error")
         chosen: dict[str, Any] = {name: getattr(self, name) for name in same}
         for name in ("since", "before"):
             at: Moment | None = getattr(self, name)
@@ -62,7 +61,6 @@ _TIME: dict[str, Any] = {"callback": moment, "metavar": "TIME"}
 #: The option behind each field of a Choice.
 _CHOICES: dict[str, Callable[..., Any]] = {
     "event_ids": ids_argument("event_ids", "EVENT"),
-    "event_id": click.option("--id", "event_id", metavar="EVENT", help="Only this event."),
     "state": click.option("--state", type=click.Choice(_STATES), help="Only in this state."),
     "type": click.option("--type", metavar="TYPE", help="Only of this event type."),
     "group": click.option("--group", metavar="GROUP", help="Only of this consumer group."),

@@ -35,9 +35,8 @@ def dlq() -> None:
         cordata dlq list --since 2026-01-31 --before 2026-01-31T12:00
         cordata dlq list --limit 200 --json
     """,
-    exit_codes="0 done, 1 the event of --id is not a dead letter",
 )
-@choosing(*_NARROWING, "event_id")
+@choosing(*_NARROWING)
 @paging
 @operator_options
 def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> int:
@@ -55,7 +54,7 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
     show_page(
         [asdict(letter) for letter in page.items], _COLUMNS, next=page.next, json_=operator.json
     )
-    return 1 if choice.event_id and not page.items else 0
+    return 0
 
 
 @dlq.command(

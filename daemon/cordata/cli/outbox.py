@@ -38,9 +38,8 @@ def outbox() -> None:
         cordata outbox list --type reservation.received --since 2026-01-31 --limit 200 --json
         cordata outbox list --group shop.send_voucher --state dead
     """,
-    exit_codes="0 done, 1 the event of --id does not exist",
 )
-@choosing("state", "type", "group", "since", "before", "event_id")
+@choosing("state", "type", "group", "since", "before")
 @paging
 @operator_options
 def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> int:
@@ -59,7 +58,7 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
     show_page(
         [asdict(entry) for entry in page.items], _COLUMNS, next=page.next, json_=operator.json
     )
-    return 1 if choice.event_id and not page.items else 0
+    return 0
 
 
 @outbox.command(
