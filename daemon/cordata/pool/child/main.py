@@ -26,6 +26,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Sequence
+from ctypes import CDLL
 from time import monotonic
 from typing import NoReturn
 
@@ -478,15 +479,10 @@ def _status_of(error: SystemExit) -> int:
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel kill this process when its worker ends."""
-    try:
-        from ctypes import CDLL
-
-        if CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-            raise OSError("refused")
-    except (ImportError, OSError, AttributeError) as error:
-        # The unit's cgroup and the end of the channel still end it.
-        log.debug("no signal at the worker's end: %s", error)
+    """Have the kernel kill this process when its worker ends. Where it refuses that, the unit's
+    cgroup and the end of the channel still end it.
+    """
+    CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)  # the worker ended before prctl
 
