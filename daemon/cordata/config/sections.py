@@ -87,8 +87,6 @@ class StoreConfig:
     read_timeout_s: Annotated[float, Meta(ge=0.05, le=86_400)] = 30.0
     #: SQLite: reader threads of one process.
     readers: Annotated[int, Meta(ge=1, le=64)] = 2
-    #: Units of work that share one commit at most.
-    max_batch: Annotated[int, Meta(ge=1, le=10_000)] = 256
     #: Units of work waiting for a commit at most; above it StoreUnavailable at once.
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     #: SQLite: the primary checkpoints when the WAL is larger; writers at four times the size.

@@ -43,6 +43,8 @@ from cordata.store.tx import PUBLISH, without_published
 
 log = logger("cordata.store")
 
+#: Units of one batch at most.
+_MAX_UNITS = 256
 #: Limit of the batches of one process that run at once.
 _MAX_TASKS = 2
 #: A second batch starts when at least this many units wait. A batch costs the server as much as
@@ -113,7 +115,6 @@ class Batcher:
     def __init__(self, resources: Resources, runner: UnitRunner, config: StoreConfig) -> None:
         self._resources = resources
         self._runner = runner
-        self._max_batch = config.max_batch
         self._timeout_s = config.write_timeout_s
         self._loop = asyncio.get_running_loop()
         #: The context at the start of the store, for its tasks: not that of a request, whose id
@@ -182,7 +183,7 @@ class Batcher:
         """The next batch: units whose callers still wait, and have not waited too long."""
         oldest = self._loop.time() - self._timeout_s
         taken: list[_Member] = []
-        while self._queue and len(taken) < self._max_batch:
+        while self._queue and len(taken) < _MAX_UNITS:
             member = self._queue.popleft()
             if member.entry.future.done():
                 continue

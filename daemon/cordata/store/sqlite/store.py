@@ -66,7 +66,6 @@ class SqliteStore(Store):
             self._connection,
             self._tasks,
             self._health,
-            max_batch=config.max_batch,
             max_waiting=config.max_waiting,
             committed=self._committed,
         )

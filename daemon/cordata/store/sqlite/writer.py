@@ -25,6 +25,8 @@ from cordata.store.sqlite.tx import SqliteTx, drive
 from cordata.store.tasks import StoreTasks, fail_future, own_error
 from cordata.store.tx import Tx, Unit
 
+#: Units that share one commit at most.
+_MAX_BATCH = 256
 #: After this many storage errors in a row the waiting units are refused, not tried one by one.
 _GIVE_UP_AFTER = 3
 
@@ -53,14 +55,12 @@ class Writer:
         tasks: StoreTasks,
         health: Health,
         *,
-        max_batch: int,
         max_waiting: int,
         committed: Callable[[set[str]], None],
     ) -> None:
         self._connection = connection
         self._tasks = tasks
         self._health = health
-        self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._committed = committed
         self._loop = asyncio.get_running_loop()
@@ -144,7 +144,7 @@ class Writer:
     def _take(self) -> list[Entry]:
         """The next batch: those whose callers still wait; one alone if its transaction failed."""
         taken: list[Entry] = []
-        while self._queue and len(taken) < self._max_batch:
+        while self._queue and len(taken) < _MAX_BATCH:
             if self._queue[0].alone and taken:
                 break
             entry = self._queue.popleft()
