@@ -178,7 +178,7 @@ class Runner:
         extra = fields(events.ROLE_STOPPING, role=self.role)
         log.info("%s is stopping", self.role, extra=extra)
         if self._unusable is None:
-            self.notifier.stopping("stopping")
+            self.notifier.stopping()
         try:
             async with asyncio.timeout(self._stop_timeout_s):
                 for layer in self.layers:  # intake first, stores last

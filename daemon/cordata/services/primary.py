@@ -48,7 +48,6 @@ _READ_S = 1.0
 _STANDBY_S = 0.25
 #: How often a standby checks whether another process is to get the lease first.
 _TAKEOVER_LOOK_S = 1.0
-_EXTEND_S = 30.0
 _TICK_S = 5.0
 #: A request for a takeover expires after this time; a standby repeats it before that.
 _TAKEOVER_S = 15.0
@@ -136,7 +135,7 @@ class PrimaryService:
             if fence is None:
                 await self._stand_by()
         except StoreUnavailable as error:
-            self._notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
+            self._notifier.extend_timeout(f"waiting for the store ({error})")
             if self._log_throttle.is_due(str(error)):
                 log.warning("waiting for the store (%s)", with_hint(error))
             return None
@@ -152,7 +151,7 @@ class PrimaryService:
         if not pending:
             self.ready.set()
             return
-        self._notifier.extend_timeout(_EXTEND_S, "standby; waiting for the schema")
+        self._notifier.extend_timeout("standby; waiting for the schema")
         now = clock.monotonic()
         if now >= self._next_request:
             await request_takeover(self._ctx.store, pending[-1], holder=self._holder)
@@ -211,7 +210,7 @@ class PrimaryService:
         """Extend the service manager's start timeout while a long step runs."""
         while True:
             self.heartbeat.touch()
-            self._notifier.extend_timeout(_EXTEND_S, text)
+            self._notifier.extend_timeout(text)
             await asyncio.sleep(_TICK_S)
 
     async def check(self, fence: Fence) -> bool:

@@ -19,7 +19,6 @@ log = logger("cordata.schema")
 
 #: Between looks, each a read of one small table.
 _POLL_S = 0.05
-_EXTEND_S = 30.0
 #: Between messages to the service manager: each EXTEND_TIMEOUT_USEC wakes it.
 _TELL_S = 5.0
 
@@ -55,7 +54,7 @@ class SchemaGate:
             if now - logged_at >= _TELL_S:
                 self._say(waiting_for)
                 logged_at = now
-                self._notifier.extend_timeout(_EXTEND_S, waiting_for)
+                self._notifier.extend_timeout(waiting_for)
             await pause(stop, _POLL_S)
         await stop.wait()
 

@@ -32,8 +32,8 @@ _CONFIG_RETRY_AFTER_S = 30
 #: During a shorter problem clients wait and get no 503.
 _GRACE_S = 1.0
 _CHECK_EVERY_S = 0.1
-#: Pause between attempts to open the store; EXTEND_TIMEOUT_USEC= sent at each.
-_RETRY_S, _EXTEND_S = 1.0, 30.0
+#: Pause between attempts to open the store; EXTEND_TIMEOUT_USEC= is sent at each.
+_RETRY_S = 1.0
 
 #: Returns the problem that keeps a worker from serving, or None.
 Problem = Callable[[], StoreUnavailable | ConfigError | None]
@@ -177,7 +177,7 @@ async def _reopened(
         if throttle.is_due(str(error)):
             event = events.DISK_FULL if isinstance(error, StoreFull) else events.STORE_FAILED
             log.error("the store cannot be opened: %s", with_hint(error), extra=fields(event))
-        notifier.extend_timeout(_EXTEND_S, f"waiting for the store ({error})")
+        notifier.extend_timeout(f"waiting for the store ({error})")
         notifier.watchdog()  # after reexec() the timer of the watchdog still runs
         await asyncio.sleep(_RETRY_S)
         try:

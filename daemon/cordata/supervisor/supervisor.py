@@ -126,7 +126,7 @@ class Supervisor:
         if self._stopping:
             return
         self._stopping = True
-        self._manager.stopping("stopping")
+        self._manager.stopping()
         in_order = sorted(self._children, key=lambda child: not child.is_worker)
         log.info("stopping: %s", ", ".join(c.name for c in in_order if c.alive))
         self._close_sockets()

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from typing import Self
 
 _MAX_STATUS_CHARS = 500
+#: Of EXTEND_TIMEOUT_USEC=, which is sent again every few seconds.
+_EXTEND_USEC = 30_000_000
 #: First line of messages that are kept while the manager does not read; all others are dropped.
 _STATES = ("READY=1", "RELOADING=1", "STOPPING=1")
 
@@ -62,18 +64,18 @@ class Notifier:
         """STATUS=: one line for `systemctl status`."""
         self._send(*self._status_line(text))
 
-    def stopping(self, status: str = "") -> None:
+    def stopping(self) -> None:
         """STOPPING=1: the ordered shutdown has begun."""
-        self._send("STOPPING=1", *self._status_line(status))
+        self._send("STOPPING=1", *self._status_line("stopping"))
 
     def reloading(self) -> None:
         """RELOADING=1 with the current time, in one datagram as Type=notify-reload requires."""
         now_usec = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send("RELOADING=1", f"MONOTONIC_USEC={now_usec}")
 
-    def extend_timeout(self, seconds: float, status: str = "") -> None:
-        """EXTEND_TIMEOUT_USEC=: start or stop may take this long from now, longer if sent again."""
-        self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1e6)}", *self._status_line(status))
+    def extend_timeout(self, status: str) -> None:
+        """EXTEND_TIMEOUT_USEC=: the start may take 30 s from now, longer if sent again."""
+        self._send(f"EXTEND_TIMEOUT_USEC={_EXTEND_USEC}", *self._status_line(status))
 
     def watchdog(self) -> None:
         """WATCHDOG=1: the event loop turns and every service's heartbeat is fresh."""

@@ -32,10 +32,10 @@ def test_notifier_sends_one_datagram_per_call(
         assert sock.recv(4096) == b"READY=1\nSTATUS=ready; 0 req/s"
         notifier.watchdog()
         assert sock.recv(4096) == b"WATCHDOG=1"
-        notifier.extend_timeout(2.5, "waiting")
-        assert sock.recv(4096) == b"EXTEND_TIMEOUT_USEC=2500000\nSTATUS=waiting"
+        notifier.extend_timeout("waiting")
+        assert sock.recv(4096) == b"EXTEND_TIMEOUT_USEC=30000000\nSTATUS=waiting"
         notifier.stopping()
-        assert sock.recv(4096) == b"STOPPING=1"
+        assert sock.recv(4096) == b"STOPPING=1\nSTATUS=stopping"
 
 
 def test_notifier_sends_a_status_only_when_it_changed(
@@ -69,7 +69,7 @@ def test_change_of_state_is_sent_later_when_the_manager_does_not_read(
         notifier.status("dropped")
         notifier.ready("ready")
         notifier.watchdog()
-        notifier.stopping("stopping")
+        notifier.stopping()
         assert not notifier.flush()
         sock.setblocking(False)
         with suppress(BlockingIOError):
