@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cordata import clock
 from cordata.alert.cooldown import Cooldown, TooMany
 from cordata.config.sections import AlertConfig, MailConfig
-from cordata.core.alert import MAX_GROUPS, AlertGroup, AlertPace, add_to, subject_of, text_of
+from cordata.core.alert import AlertGroup, AlertPace, add_to, subject_of, text_of
 from cordata.errors import PermanentError
 from cordata.log import logger
 
@@ -109,7 +109,7 @@ class Alerter:
         no alert waits.
         """
         with self._guard:
-            add_to(self._pending, [replace(group)], MAX_GROUPS)  # the caller changes its own
+            add_to(self._pending, [replace(group)])  # the caller changes its own
             if self._working:
                 return
             self._working = True

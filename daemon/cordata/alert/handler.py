@@ -16,14 +16,7 @@ from msgspec.structs import replace
 
 from cordata import clock, events
 from cordata.alert.alerter import Alerter
-from cordata.core.alert import (
-    MAX_GROUPS,
-    AlertGroup,
-    add_to,
-    fingerprint,
-    group_of,
-    without_variables,
-)
+from cordata.core.alert import AlertGroup, add_to, fingerprint, group_of, without_variables
 from cordata.log import message_of, trail
 
 #: MESSAGE_ID -> cause. This process mails these at once and by itself, since the store or the
@@ -65,7 +58,7 @@ class Buffer:
     def add(self, groups: Iterable[AlertGroup]) -> None:
         """Add these to the counts; never blocks for long, never raises."""
         with self._guard:
-            add_to(self._groups, groups, MAX_GROUPS)
+            add_to(self._groups, groups)
         if self.wake is not None:
             self.wake()
 
@@ -79,7 +72,7 @@ class Buffer:
         """Put back alerts that could not be stored, before those that came since."""
         with self._guard:
             since, self._groups = self._groups, {group.fingerprint: group for group in groups}
-            add_to(self._groups, since.values(), MAX_GROUPS)
+            add_to(self._groups, since.values())
 
     def __len__(self) -> int:
         return len(self._groups)

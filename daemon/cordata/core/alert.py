@@ -217,18 +217,14 @@ def _time(us: int) -> str:
     return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def add_to(groups: dict[str, AlertGroup], more: Iterable[AlertGroup], limit: int) -> None:
-    """Merge `more` into `groups`. New kinds beyond `limit` go into one common group."""
+def add_to(groups: dict[str, AlertGroup], more: Iterable[AlertGroup]) -> None:
+    """Merge `more` into `groups`. New kinds beyond MAX_GROUPS go into one common group."""
     for group in more:
         key = group.fingerprint
-        if key not in groups and len(groups) >= limit:
-            key = fingerprint("many")
+        if key not in groups and len(groups) >= MAX_GROUPS:
+            key, title = fingerprint("many"), f"more than {MAX_GROUPS} kinds of errors"
             group = msgspec.structs.replace(
-                group,
-                fingerprint=key,
-                cause="many",
-                title=f"more than {limit} kinds of errors",
-                sample=f"more than {limit} kinds of errors: see the log",
+                group, fingerprint=key, cause="many", title=title, sample=f"{title}: see the log"
             )
         if key in groups:
             merge(groups[key], group)

@@ -121,8 +121,7 @@ class Host:
         found: list[Finding | None] = [judge.judge_open_files(limit, most, fix=fix)]
         if (listening := self.unit("http.socket")) is not None:
             backlog = _int(listening.get("Backlog", ""))
-            somaxconn = _read_int("/proc/sys/net/core/somaxconn")
-            found.append(judge.judge_backlog(backlog, somaxconn))
+            found.append(judge.judge_backlog(backlog, _somaxconn()))
         for unit in self.units:
             if not unit["Id"].startswith("worker@"):
                 continue
@@ -336,9 +335,9 @@ def _int(text: str) -> int:
     return int(text) if text.isdecimal() else 2**62 if text == "infinity" else 0
 
 
-def _read_int(path: str) -> int:
-    """A number of the kernel's; a large one where it does not tell."""
+def _somaxconn() -> int:
+    """The kernel's limit of a backlog; a large number where it does not tell."""
     try:
-        return int(Path(path).read_text())
+        return int(Path("/proc/sys/net/core/somaxconn").read_text())
     except (OSError, ValueError):
         return 2**63

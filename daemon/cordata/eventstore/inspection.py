@@ -161,7 +161,7 @@ class Subscriptions:
             return None
         living = {one.id: one for one in table.processes if one.expires_at > table.at}
         serving = sum(name in one.subscriptions for one in living.values())
-        factor = _extrapolation(left, after, head, cap=_CAP)
+        factor = _extrapolation(left, after, head)
         counts = {row["partition"]: round(row["count"] * factor) for row in left}
         # A partition without further events is at the head, even if its stored position is older.
         counted_to = head if factor == 1.0 else after
@@ -330,9 +330,9 @@ async def _begin_anew(
     return origin
 
 
-def _extrapolation(left: Sequence[Row], after: int, head: int, *, cap: int) -> float:
+def _extrapolation(left: Sequence[Row], after: int, head: int) -> float:
     """The factor from the events counted to all events; 1.0 when all were counted."""
-    if sum(row["seen"] for row in left) < cap:
+    if sum(row["seen"] for row in left) < _CAP:
         return 1.0
     reached: int = max(row["reached"] for row in left)
     return (head - after) / (reached - after)

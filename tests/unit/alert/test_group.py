@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordata.core.alert import (
+    MAX_GROUPS,
     MAX_KINDS,
     AlertGroup,
     AlertPace,
@@ -147,8 +148,8 @@ def test_due_at_is_not_before_the_cooldown_is_over() -> None:
 
 def test_add_to_keeps_a_bound_on_the_number_of_kinds() -> None:
     groups: dict[str, AlertGroup] = {}
-    add_to(groups, (group(f"kind {number}") for number in range(50)), limit=3)
-    assert len(groups) == 4
+    add_to(groups, (group(f"kind {number}") for number in range(MAX_GROUPS + 47)))
+    assert len(groups) == MAX_GROUPS + 1
     assert groups[fingerprint("many")].count == 47
     assert groups[fingerprint("kind 0")].count == 1
 

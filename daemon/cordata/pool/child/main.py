@@ -83,8 +83,8 @@ _TRACE = 16_384
 class Channel:
     """The socket to the worker; the child ends when the worker is gone."""
 
-    def __init__(self, fd: int) -> None:
-        self.socket = socket.socket(fileno=fd)
+    def __init__(self) -> None:
+        self.socket = socket.socket(fileno=CHANNEL_FD)
 
     def send(self, packet: Packet) -> None:
         """Send a packet; this process ends if the worker is gone."""
@@ -440,7 +440,7 @@ def main() -> int:
 
 
 def _live(spec: ChildSpec, status: StatusWriter, output: ChildOutput) -> int:
-    channel = Channel(CHANNEL_FD)
+    channel = Channel()
     try:
         runner = CommandRunner(spec)
     except Exception as error:  # noqa: BLE001 - the application's own modules

@@ -22,7 +22,7 @@ class ChildOutput:
     """stdout, stderr and the loggers of a child."""
 
     def __init__(self, level: str) -> None:
-        self._marked = _Marked(1)
+        self._marked = _Marked()
         # Not a BufferedWriter: it would lose the last lines before a crash.
         self._texts = [self._text(), self._text()]
         sys.stdout, sys.stderr = self._texts
@@ -58,8 +58,7 @@ class ChildOutput:
 class _Marked(io.RawIOBase):
     """The raw stream below stdout and stderr."""
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
+    def __init__(self) -> None:
         #: Client, id, request id and traceparent of the current call.
         self.call: tuple[int, int, str, str] | None = None
         #: The call has printed something, and its mark is written.
@@ -102,7 +101,7 @@ class _Marked(io.RawIOBase):
     def _write_all(self, view: memoryview) -> None:
         try:
             while view:
-                view = view[os.write(self._fd, view) :]
+                view = view[os.write(1, view) :]  # stderr is the same pipe
         except OSError:
             pass  # the worker is gone, so this process ends as well
 

@@ -176,15 +176,15 @@ class SessionLease(Lease):
     async def _keep_proving(self, session: Connection) -> None:
         """Prove the session until the stop; close it when that fails."""
         try:
-            while not await self._is_stopped(PROVE_S):
+            while not await self._is_stopped():
                 self._deadline = trusted_until(await _prove(session))
         except (TimeoutError, ConnectionLost, ServerError):
             session.close()
 
-    async def _is_stopped(self, timeout_s: float) -> bool:
-        """Wait for the stop; False after the timeout."""
+    async def _is_stopped(self) -> bool:
+        """Wait for the stop; False after PROVE_S."""
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(PROVE_S):
                 await self._stop.wait()
         except TimeoutError:
             return False
