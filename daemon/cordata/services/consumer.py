@@ -152,7 +152,8 @@ class ConsumerService:
                     slots.append(tasks.create_task(self._run_slot(group)))
             await self._pump(stop)
             self._finished += map(give_back, self._broker.stop_claiming())
-            self._give_back_waiting()
+            for group in self._groups.values():  # each slot ends after its current message
+                self._finished += map(give_back, group.close())
             with after(self._cut_off_s, lambda: self._cut_off_all(slots)):
                 await self._drain()
             sentinel.dismiss()
@@ -271,11 +272,14 @@ class ConsumerService:
                 group.finish(run, clock.monotonic() - begun, count)
                 key_may_have_more = run[0].order_key is not None and len(run) >= group.run_length()
                 self._key_may_have_more |= key_may_have_more
-                self._settle_soon(
-                    now=key_may_have_more
+                if (
+                    key_may_have_more
                     or run[0].suspect
                     or (group.more and group.claim_limit() is not None)
-                )
+                ):
+                    self._wake.set()  # the pump has to claim anyway
+                else:
+                    self._wake_after(SPACING_S)  # to settle it together with others
                 # Background work gives the loop away after each run: if its handlers never wait, a
                 # long backfill would delay live events. These skip it: it costs a turn of the loop.
                 if run[0].priority < 0:
@@ -309,18 +313,6 @@ class ConsumerService:
                 self._finished += map(give_back, run[count:])
                 return count
         return len(run)
-
-    def _settle_soon(self, *, now: bool) -> None:
-        """Settle soon, together with others; `now`: at once, since the pump has to claim anyway."""
-        if now:
-            self._wake.set()
-        else:
-            self._wake_after(SPACING_S)
-
-    def _give_back_waiting(self) -> None:
-        """Give back the runs that wait; each slot ends after its current message."""
-        for group in self._groups.values():
-            self._finished += map(give_back, group.close())
 
     def _cut_off_all(self, slots: Sequence[asyncio.Task[None]]) -> None:
         """Cancel handlers that still run: their messages are handled again by another process."""
@@ -404,7 +396,8 @@ class _Group:
         """
         if self._is_skipped():
             return None
-        high = self._room(self.concurrency, len(self._waiting) + self._high_running())
+        high_running = len(self.running) - self._low_running
+        high = self._room(self.concurrency, len(self._waiting) + high_running)
         if not high:
             return None
         low = 0
@@ -491,9 +484,6 @@ class _Group:
         """
         full = prefetch_count(self._run_s, concurrency=slots, batch=self._batch)
         return full - count if count < max(full // 2 + 1, min(slots, full)) else 0
-
-    def _high_running(self) -> int:
-        return len(self.running) - self._low_running
 
     def _next(self) -> Run | None:
         if self._waiting:
