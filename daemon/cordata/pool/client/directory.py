@@ -23,8 +23,8 @@ log = logger("cordata.pool")
 
 #: inotify(7): IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF
 _CHANGES = 0x100 | 0x40 | 0x80 | 0x200 | 0x400 | 0x800
-#: First and longest pause before a missing directory is looked for again.
-_LOOK_MIN_S, _LOOK_MAX_S = 0.02, 1.0
+#: Pause before a missing directory is looked for again.
+_LOOK_S = 0.1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -36,7 +36,6 @@ class Directory:
         self._changed = changed
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._pause_s = _LOOK_MIN_S
         self.children: set[ChildAddress] = set()
         #: Path of each worker's control socket, by (pool, worker).
         self.workers: dict[tuple[str, str], Path] = {}
@@ -44,7 +43,7 @@ class Directory:
         self.problem = ""
         self._inotify = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._inotify < 0:
-            log.warning("inotify: %s; scanning once a second", os.strerror(ctypes.get_errno()))
+            log.warning("inotify: %s; scanning instead", os.strerror(ctypes.get_errno()))
         else:
             self._loop.add_reader(self._inotify, self._read)
         self._scan()
@@ -84,9 +83,8 @@ class Directory:
                     workers[directory.name, name.removesuffix(CONTROL)] = directory / name
                 elif name.endswith(SOCKET) and (child := parse(directory, name)) is not None:
                     children.add(child)
-        self._pause_s = _LOOK_MIN_S if complete else min(2 * self._pause_s, _LOOK_MAX_S)
         if not complete and self._timer is None:
-            self._timer = self._loop.call_later(self._pause_s, self._look_again)
+            self._timer = self._loop.call_later(_LOOK_S, self._look_again)
         if (children, workers) != (self.children, self.workers):
             self.children, self.workers = children, workers
             self._changed()
