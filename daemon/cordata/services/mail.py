@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = logger("cordata.mail")
 
-_BEAT_S = 10.0
+_HEARTBEAT_S = 10.0
 #: Between attempts to store the result of a mail.
 _STORE_BACKOFF = Backoff(0.5, 30.0)
 
@@ -71,7 +71,7 @@ class MailService:
         """`config`: with a host. `login`: user and password, if the server requires them.
         `metrics`: where attempts to send are counted.
         """
-        max_age_s = 2 * config.timeout_s + _STORE_BACKOFF.longest_s + _BEAT_S
+        max_age_s = 2 * config.timeout_s + _STORE_BACKOFF.longest_s + _HEARTBEAT_S
         self.heartbeat = Heartbeat(max_age_s=max_age_s)
         self._store = store
         self._config = config
@@ -95,8 +95,8 @@ class MailService:
                     sleep_s = await self.run_once(stop)
                 except StoreUnavailable as error:
                     log.debug("mail waits for the store: %s", error)
-                    sleep_s = _BEAT_S
-                await wake.wait(min(sleep_s, _BEAT_S))
+                    sleep_s = _HEARTBEAT_S
+                await wake.wait(min(sleep_s, _HEARTBEAT_S))
 
     async def run_once(self, stop: asyncio.Event) -> float:
         """Send the due mails over one connection. Returns the seconds until the next pass."""
@@ -132,7 +132,7 @@ class MailService:
             return None if row is None else row["next_at"]
 
         next_at = await self._store.read(unit)
-        return _BEAT_S if next_at is None else max((next_at - self._store.now_us()) / 1e6, 0.0)
+        return _HEARTBEAT_S if next_at is None else max((next_at - self._store.now_us()) / 1e6, 0.0)
 
     async def _send(self, client: SMTP, row: Row) -> None:
         """One mail: mark, deliver, store the result. Raises: SmtpUnavailable, LeaseLost."""

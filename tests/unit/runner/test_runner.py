@@ -245,7 +245,7 @@ async def test_status_text_joins_what_services_say_in_layer_order() -> None:
     assert Runner(layers, role="test").status_text() == "ready; a fine; b fine"
 
 
-class AskedBeat(Heartbeat):
+class AskedHeartbeat(Heartbeat):
     def __init__(self, max_age_s: float) -> None:
         super().__init__(max_age_s)
         self.asked = asyncio.Event()
@@ -255,14 +255,14 @@ class AskedBeat(Heartbeat):
         return super().fresh(now)
 
 
-async def test_watchdog_is_fed_only_while_every_beat_is_fresh(
+async def test_watchdog_is_fed_only_while_every_heartbeat_is_fresh(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WATCHDOG_USEC", "2000")
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
     notifier = Recorder()
     service = Fake("beating", [])
-    heartbeat = service.heartbeat = AskedBeat(max_age_s=3600.0)  # type: ignore[attr-defined]
+    heartbeat = service.heartbeat = AskedHeartbeat(max_age_s=3600.0)  # type: ignore[attr-defined]
     runner = Runner([Layer("intake", [service])], role="test", notifier=notifier)
     task = await run_until_ready(runner, notifier)
     await notifier.until(lambda sent: "WATCHDOG=1" in sent)
@@ -279,7 +279,7 @@ async def test_watchdog_is_fed_only_while_every_beat_is_fresh(
     assert await task == 0
 
 
-def test_beat_is_fresh_until_its_age_is_reached() -> None:
+def test_heartbeat_is_fresh_until_its_age_is_reached() -> None:
     heartbeat = Heartbeat(max_age_s=5.0)
     heartbeat.touch()
     assert heartbeat.fresh(heartbeat.touched_at + 5.0)
