@@ -12,7 +12,7 @@ from cordata.errors import StoreUnavailable
 from cordata.log import logger
 from cordata.services.alert import ALERT_TOPIC
 from cordata.services.loop import WakeEvent, wake_on
-from cordata.store import Row, Store, Tx, new_id
+from cordata.store import Store, Tx, new_id
 
 log = logger("cordata.alert")
 
@@ -93,8 +93,7 @@ class AlertMailService:
 
 
 async def _pending(tx: Tx) -> list[AlertGroup]:
-    return [_group_in(row) for row in await tx.fetch_all("alert.pending", limit=_LIMIT)]
-
-
-def _group_in(row: Row) -> AlertGroup:
-    return AlertGroup(**dict(row) | {"urgent": bool(row["urgent"])})
+    return [
+        AlertGroup(**dict(row) | {"urgent": bool(row["urgent"])})
+        for row in await tx.fetch_all("alert.pending", limit=_LIMIT)
+    ]

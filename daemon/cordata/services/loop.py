@@ -122,11 +122,9 @@ class Pace:
             if wait_s > 0.0:
                 await asyncio.sleep(wait_s)
         deadline = clock.monotonic() + YIELD_S
-        while self._busy() and clock.monotonic() < deadline:  # noqa: ASYNC110 - nothing signals it
+        # Nothing signals it.
+        while self._store.waiting > BUSY_UNITS and clock.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_STEP_S)
         now = clock.monotonic()
         spaced_until = max(self._spaced_until, now) + self._spacing_s
         self._spaced_until = min(spaced_until, now + AT_ONCE * self._spacing_s)
-
-    def _busy(self) -> bool:
-        return self._store.waiting > BUSY_UNITS

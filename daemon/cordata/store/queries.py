@@ -391,14 +391,10 @@ def package_folder(package: str) -> Path:
 
 def split(script: str) -> list[str]:
     """The statements of a PostgreSQL script without comments, to show one of them in an error."""
-    bare = _TOKEN_POSTGRES.sub(_blank, script)
+    bare = _TOKEN_POSTGRES.sub(lambda token: " " * len(token[0]), script)
     ends = [match.end() for match in re.finditer(";", bare)]
     pieces = [script[a:b] for a, b in zip([0, *ends], [*ends, len(script)], strict=True)]
     bare_pieces = [
         re.sub(r"--[^\n]*|/\*.*?\*/", "", piece, flags=re.DOTALL).strip() for piece in pieces
     ]
     return [piece for piece in bare_pieces if piece.strip(";").strip()]
-
-
-def _blank(match: re.Match[str]) -> str:
-    return " " * len(match[0])

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import select
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextvars import copy_context
 from importlib import import_module
 from pathlib import Path
@@ -140,7 +140,7 @@ class CommandRunner:
         Raises: only what ends the process, such as SystemExit.
         """
         began = monotonic()
-        seen = CurrentCall(call, caller, session, self._globals)
+        seen = CurrentCall(call, caller, session, lambda: self.store.globals())
         try:
             value = copy_context().run(self._call, self._commands[call.command], call, seen, caller)
             worker = affinity = ""
@@ -160,9 +160,6 @@ class CommandRunner:
             return data, False
         except Exception as error:  # noqa: BLE001 - the boundary of a call
             return self._failure(call, error, began), True
-
-    def _globals(self) -> Mapping[str, Raw]:
-        return self.store.globals()
 
     def _call(self, command: Command, call: Call, seen: CurrentCall, caller: Caller) -> object:
         """Call the function. Returns the result; None for a stream, whose chunks are sent."""

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,7 +169,7 @@ def _start(
     return os.posix_spawn(
         argv[0],
         argv,
-        _environment(os.environ),
+        {key: value for key, value in os.environ.items() if not key.startswith(_WITHHELD)},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, writing, 1),
@@ -188,7 +188,3 @@ def _start(
 def _main() -> str:
     """The child's program, by path: the package may be outside of the interpreter's `sys.path`."""
     return os.fspath(Path(__file__).parent.with_name("child") / "main.py")
-
-
-def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in environ.items() if not key.startswith(_WITHHELD)}

@@ -196,7 +196,7 @@ class Writer:
         """Keep a unit's result or error. Raises: StoreUnavailable."""
         entry.error = None
         try:
-            entry.value = entry.context.run(_run, entry, tx)
+            entry.value = entry.context.run(lambda: drive(entry.unit(tx), tx))
         except BaseException as error:  # noqa: BLE001 - the failure of a unit is its caller's
             if isinstance(tx.failed, StoreUnavailable):
                 raise tx.failed from tx.failed.__cause__
@@ -243,7 +243,3 @@ class Writer:
 async def _probe(tx: Tx) -> int:
     """A unit that changes nothing and is written like any other."""
     return await tx.execute("store.probe")
-
-
-def _run(entry: Entry, tx: SqliteTx) -> Any:
-    return drive(entry.unit(tx), tx)
