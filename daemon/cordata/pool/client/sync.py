@@ -24,7 +24,7 @@ from cordata.pool.client.call import Call, CallOptions, Stream
 from cordata.pool.client.client import MAP_WINDOW, Client, forking
 from cordata.pool.client.session_api import Globals, Sessions
 from cordata.pool.client.values import FORKED, encode_value
-from cordata.pool.shared.protocol import NO_KEYWORDS, CommandOptions
+from cordata.pool.shared.protocol import NO_KEYWORDS
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -46,10 +46,9 @@ class SyncClient:
         *,
         timeout: float | None = None,
         pools: Mapping[str, PoolConfig] | None = None,
-        options: Mapping[str, CommandOptions] | None = None,
         hard_cancel: bool = False,
     ) -> None:
-        self._client = Client(path, timeout=timeout, pools=pools, options=options)
+        self._client = Client(path, timeout=timeout, pools=pools)
         self._hard = hard_cancel
         self._lock = threading.Lock()
         self._thread: _LoopThread | None = None
