@@ -18,10 +18,10 @@ import asyncio
 import json
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from unicodedata import decimal
 from urllib.parse import unquote, unquote_plus
 
@@ -156,8 +156,6 @@ def _read(text: str) -> set[str]:
 VERSIONS, INBOX, MAILS = 1000, 100, 50
 #: States of a submission that is not interpreted yet.
 _OPEN = ("received", "review")
-#: Reads the next page. Returns its last id (None: there is no page) and its rows.
-Look = Callable[..., Awaitable[tuple[int | None, list[Row]]]]
 
 
 @dataclass(slots=True)
@@ -177,12 +175,12 @@ async def find_traces(
 ) -> Traces:
     """Find traces of all customers. `spare_open`: skip submissions that are not interpreted yet."""
     found, groups = Traces(), group_matchers(matchers)
-    async for rows in _pages(store, _look_at_inbox):
+    async for rows in _pages(store, "customer_inbox_range", "customer_scan_inbox", INBOX):
         looked = [row for row in rows if not (spare_open and row["state"] in _OPEN)]
         found.inbox += await asyncio.to_thread(_find_in_inbox, looked, groups)
-    async for rows in _pages(store, _look_at_versions):
+    async for rows in _pages(store, "customer_version_range", "customer_scan_versions", VERSIONS):
         found.versions += await asyncio.to_thread(_find_in_versions, rows, groups)
-    async for rows in _pages(store, _look_at_mails):
+    async for rows in _pages(store, "customer_mail_range", "customer_scan_mails", MAILS):
         found.mails += await asyncio.to_thread(_find_in_mails, rows, matchers)
     return found
 
@@ -249,35 +247,19 @@ def _hidden(
     return text
 
 
-async def _pages(store: Store, look: Look) -> AsyncIterator[list[Row]]:
+async def _pages(store: Store, window: str, scan: str, limit: int) -> AsyncIterator[list[Row]]:
+    """The pages of a table: `window` is the query for the last id of one, `scan` for its rows."""
     after: int | None = 0
+
+    async def look(tx: Tx) -> tuple[int | None, list[Row]]:
+        [end] = await tx.fetch_all(window, after=after, limit=limit)
+        if end["last"] is None:
+            return None, []
+        return end["last"], await tx.fetch_all(scan, after=after, last=end["last"])
+
     while after is not None:
-        after, rows = await store.read(partial(look, after=after))
+        after, rows = await store.read(look)
         yield rows
-
-
-async def _look(
-    tx: Tx, after: int, *, window: str, scan: str, limit: int
-) -> tuple[int | None, list[Row]]:
-    """Read a page. `window` is the query for the last id of the page, `scan` that for its rows."""
-    end = await tx.fetch_one(window, after=after, limit=limit)
-    if end is None or end["last"] is None:
-        return None, []
-    last = int(end["last"])
-    return last, await tx.fetch_all(scan, after=after, last=last)
-
-
-_look_at_inbox = partial(
-    _look, window="customer_inbox_range", scan="customer_scan_inbox", limit=INBOX
-)
-_look_at_versions = partial(
-    _look, window="customer_version_range", scan="customer_scan_versions", limit=VERSIONS
-)
-
-
-async def _look_at_mails(tx: Tx, after: int) -> tuple[int | None, list[Row]]:
-    rows = await tx.fetch_all("customer_mails", after=after, limit=MAILS)
-    return (int(rows[-1]["id"]) if rows else None), rows
 
 
 def _readable(text: str) -> str:

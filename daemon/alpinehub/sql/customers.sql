@@ -196,9 +196,12 @@ FROM reservation_version v JOIN reservation r ON r.id = v.reservation_id AND r.v
 WHERE v.id > :after AND v.id <= :last
 ORDER BY v.id
 
--- name: customer_mails
+-- name: customer_mail_range
+SELECT max(id) AS last FROM (SELECT id FROM mail WHERE id > :after ORDER BY id LIMIT :limit) AS next
+
+-- name: customer_scan_mails
 -- The runtime keeps them for [mail] retention_s.
-SELECT id, subject, text, html FROM mail WHERE id > :after ORDER BY id LIMIT :limit
+SELECT id, subject, text, html FROM mail WHERE id > :after AND id <= :last ORDER BY id
 
 -- name: customer_waiting
 -- Requests that can still be delivered to an account, each once.

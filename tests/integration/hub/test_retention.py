@@ -23,7 +23,7 @@ from alpinehub.customers.erasure import erase_traces
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.settings import HubSettings
 from alpinehub.sources import add_source
-from cordata import Row, Tx
+from cordata import Row, Store
 
 pytestmark = pytest.mark.usefixtures("each_store")
 NEVER: dict[str, Any] = {
@@ -198,16 +198,16 @@ async def test_inbox_is_read_once_for_many_customers(
         await take_all(hub)
         await leave(hub, "rejected", f"<{names[0]}> {names[9]}.".encode())
         await leave(hub, "rejected", b"another@example.com")
-        looks: list[int] = []
-        look = traces._look_at_inbox
+        read: list[str] = []
+        pages = traces._pages
 
-        async def counted(tx: Tx, after: int) -> tuple[int | None, list[Row]]:
-            looks.append(after)
-            return await look(tx, after)
+        def counted(store: Store, window: str, *more: Any) -> AsyncIterator[list[Row]]:
+            read.append(window)
+            return pages(store, window, *more)
 
-        monkeypatch.setattr(traces, "_look_at_inbox", counted)
+        monkeypatch.setattr(traces, "_pages", counted)
         assert await wait(hub, 400) == {"customer_days": 10}
-        assert looks.count(0) == 1
+        assert read.count("customer_inbox_range") == 1
         left = await hub.rows("SELECT body FROM inbox WHERE request_id = 'r' ORDER BY id")
         assert [bytes(row["body"]) for row in left] == [b"", b"another@example.com"]
 
