@@ -71,7 +71,7 @@ async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
         return ()
     regions = _regions(rows)
     written = {(one["phone"], regions[one["hotel_id"]], one["country"]) for one in alike}
-    numbers = await asyncio.to_thread(_read_numbers, written)
+    numbers = await asyncio.to_thread(lambda: {one: e164(*one) for one in written})
     try:
         await store.run(partial(_process, due=rows, numbers=numbers))
     except Conflict:
@@ -88,10 +88,6 @@ async def _fetch_numbers(tx: Tx, due: Iterable[Row]) -> list[Row]:
     """The numbers that end with the same digits as a number of these customers."""
     tails = sorted({(row["hotel_id"], row["phone_tail"]) for row in due if row["phone"]})
     return await tx.fetch_all("customer_numbers", tails=encode_list(tails)) if tails else []
-
-
-def _read_numbers(written: Iterable[Written]) -> Numbers:
-    return {one: e164(*one) for one in written}
 
 
 async def _process(tx: Tx, due: Sequence[Row], numbers: Numbers) -> None:

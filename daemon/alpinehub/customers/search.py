@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from alpinehub.customers.phone import digits_of, e164, tail_of
@@ -58,14 +58,12 @@ async def find(
 
 async def with_numbers(rows: Sequence[Row]) -> list[Customer]:
     """Rows of `customer_read`, each with its telephone number in E.164, None if there is none."""
-    return await asyncio.to_thread(_with_numbers, rows)
 
+    def read(row: Row) -> Customer:
+        number = row["phone"] and e164(row["phone"], row["region"], row["country"])
+        return {**row, "phone_e164": number}
 
-def _with_numbers(rows: Iterable[Row]) -> list[Customer]:
-    return [
-        {**row, "phone_e164": row["phone"] and e164(row["phone"], row["region"], row["country"])}
-        for row in rows
-    ]
+    return await asyncio.to_thread(lambda: list(map(read, rows)))
 
 
 async def _ids_by_number(store: Store, phone: str) -> list[int]:
