@@ -22,6 +22,18 @@ if TYPE_CHECKING:
 #: Control characters, and those that change the direction of the text after them.
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
+# Each name is that of a count, and of its label in `Words`.
+#: The rows of the day; parts of the first; those that are left out if they are 0.
+_ROWS = (
+    *("received", "requests", "reservations", "leads", "changes", "cancellations"),
+    *("duplicates", "repeated", "tests", "spam", "delivered", "acknowledged", "rejected"),
+    *("errors", "review"),
+)
+_PARTS, _RARE = ("requests", "reservations", "leads"), ("leads", "tests", "spam")
+#: The columns of the days that had no report; the kinds of requests of one source.
+_COLUMNS = ("received", "changes", "cancellations", "delivered", "acknowledged", "rejected")
+_KINDS = ("requests", "reservations", "leads", "cancellations")
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -60,42 +72,22 @@ def write(figures: Figures) -> Report:
 
 def _rows(figures: Figures, words: Words) -> list[tuple[str, int, bool]]:
     """(label, count, whether it is a part of the first row), from receipt to delivery."""
-    rows = [
-        (words.received, figures.received, False),
-        (words.requests, figures.requests, True),
-        (words.reservations, figures.reservations, True),
-        (words.leads, figures.leads, True),
-        (words.changes, figures.changes, False),
-        (words.cancellations, figures.cancellations, False),
-        (words.duplicates, figures.duplicates, False),
-        (words.repeated, figures.repeated, False),
-        (words.tests, figures.tests, False),
-        (words.spam, figures.spam, False),
-        (words.delivered, figures.delivered, False),
-        (words.acknowledged, figures.acknowledged, False),
-        (words.rejected, figures.rejected, False),
-        (words.errors, figures.errors, False),
-        (words.review, figures.review, False),
+    counts = [(name, getattr(figures, name)) for name in _ROWS]
+    return [
+        (getattr(words, name), count, name in _PARTS)
+        for name, count in counts
+        if count or name not in _RARE
     ]
-    rare = (words.leads, words.tests, words.spam)
-    return [row for row in rows if row[1] or row[0] not in rare]
 
 
 def _missed(figures: Figures, words: Words) -> list[list[tuple[str, str]]]:
     """For each missed day its (column head, cell); columns that are 0 on all days are left out."""
-    counts = [
-        (words.received, [one.received for one in figures.missed]),
-        (words.changes, [one.changes for one in figures.missed]),
-        (words.cancellations, [one.cancellations for one in figures.missed]),
-        (words.delivered, [one.delivered for one in figures.missed]),
-        (words.acknowledged, [one.acknowledged for one in figures.missed]),
-        (words.rejected, [one.rejected for one in figures.missed]),
-    ]
-    columns = [(head, column) for head, column in counts if any(column) or head == words.received]
+    days = figures.missed
+    names = [n for n in _COLUMNS if n == "received" or any(getattr(day, n) for day in days)]
     return [
-        [(words.day, one.day.strftime(words.date))]
-        + [(head, str(column[at])) for head, column in columns]
-        for at, one in enumerate(figures.missed)
+        [(words.day, day.day.strftime(words.date))]
+        + [(getattr(words, name), str(getattr(day, name))) for name in names]
+        for day in days
     ]
 
 
@@ -103,13 +95,8 @@ def _sources(figures: Figures, words: Words) -> list[tuple[str, str]]:
     """(source, its counts)"""
     lines = []
     for one in figures.sources:
-        counts = [
-            (one.requests, words.requests),
-            (one.reservations, words.reservations),
-            (one.leads, words.leads),
-            (one.cancellations, words.cancellations),
-        ]
-        lines.append((one.source, ", ".join(f"{what} {count}" for count, what in counts if count)))
+        counts = [(getattr(words, name), getattr(one, name)) for name in _KINDS]
+        lines.append((one.source, ", ".join(f"{what} {count}" for what, count in counts if count)))
     return lines
 
 
