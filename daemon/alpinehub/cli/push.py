@@ -16,7 +16,8 @@ from alpinehub.cli.session import Hub, hub_options, read_secret
 from alpinehub.push import target as targets
 from cordata.terminal import Group, show_page
 
-_VERSIONS = [name for name, one in PROTOCOLS.items() if one.year >= targets.PUSHED_SINCE]
+#: The versions that can push guest requests.
+_VERSIONS = [name for name, one in PROTOCOLS.items() if one.year >= 2018]
 
 
 @click.group(cls=Group)

@@ -25,8 +25,6 @@ from cordata import Context, Row, Tx
 
 #: The vault's context of push passwords.
 PUSH_SECRET = "alpinehub push"
-#: The first protocol version that can push guest requests.
-PUSHED_SINCE = 2018
 #: The name of a push in X-AlpineBits-ClientID and in the history.
 CLIENT_ID = "alpinehub push"
 #: Of a connection, and of an answer.
@@ -61,8 +59,6 @@ async def set_target(
 ) -> None:
     """Push the guest requests of an account to a URL from now on. Raises: Unusable, ConfigError."""
     where = check_url(url, private=ctx.settings["alpinehub"].push_private)
-    if PROTOCOLS[protocol].year < PUSHED_SINCE:
-        raise Unusable(f"AlpineBits {protocol} cannot push", hint="2018-10 is the first that can")
     for what, value in (("login", login), ("password", password)):
         if not 1 <= len(value) <= _MAX_CHARS or not value.isprintable():
             raise Unusable(f"a {what} has 1 to {_MAX_CHARS} printable characters")
