@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,31 +16,29 @@ from alpinehub.accounts import set_account_disabled
 from alpinehub.hotels import set_hotel_disabled
 from alpinehub.monitoring import watch
 from cordata import Row, Tx
-from cordata.log import logger
 from cordata.store import Store
 
 Disable = Callable[[Store, str, bool], Awaitable[None]]
+#: (cause, text) of each alert of one pass.
+Passed = Callable[[Hub], Awaitable[list[tuple[str, str]]]]
 pytestmark = pytest.mark.usefixtures("each_store")
 
 
-class Alerts(logging.Handler):
-    """(cause, text) of what the application raises."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.raised: list[tuple[str, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if (cause := getattr(record, "ALERT", None)) is not None:
-            self.raised.append((cause, record.getMessage()))
-
-
 @pytest.fixture
-def alerts() -> Any:
-    heard, log = Alerts(), logger("cordata.app")
-    log.addHandler(heard)
-    yield heard
-    log.removeHandler(heard)
+def passed(caplog: pytest.LogCaptureFixture) -> Passed:
+    """Runs one pass."""
+
+    async def run(hub: Hub) -> list[tuple[str, str]]:
+        caplog.clear()
+        await watch(hub.ctx)
+        return alerts(caplog)
+
+    return run
+
+
+def alerts(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    found = [record for record in caplog.records if hasattr(record, "ALERT")]
+    return [(vars(record)["ALERT"], record.getMessage()) for record in found]
 
 
 async def write(hub: Hub, sql: str, *args: object) -> None:
@@ -64,70 +61,63 @@ async def contact(hub: Hub, **times: int | None) -> None:
     )
 
 
-async def passed(hub: Hub, alerts: Alerts) -> list[tuple[str, str]]:
-    """What one pass raises."""
-    alerts.raised.clear()
-    await watch(hub.ctx)
-    return alerts.raised
-
-
 def later(hub: Hub, hours: int) -> None:
     hub.harness.advance(hours=hours)
 
 
-async def test_software_that_never_came_is_stale_once(tmp_path: Path, alerts: Alerts) -> None:
+async def test_software_that_never_came_is_stale_once(tmp_path: Path, passed: Passed) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
         later(hub, 25)
         text = (
             "hotel DEMO (Hotel Demo): account demo has not polled for 25 h; 1 guest requests wait"
         )
-        assert await passed(hub, alerts) == [("stale-client:DEMO:demo", text)]
+        assert await passed(hub) == [("stale-client:DEMO:demo", text)]
         later(hub, 25)
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
 
 
-async def test_software_that_is_back_can_be_stale_again(tmp_path: Path, alerts: Alerts) -> None:
+async def test_software_that_is_back_can_be_stale_again(tmp_path: Path, passed: Passed) -> None:
     async with open_hub(tmp_path) as hub:
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)
-        assert len(await passed(hub, alerts)) == 1
+        assert len(await passed(hub)) == 1
         await contact(hub, polled_at=hub.ctx.now_us())
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
         assert await hub.one("SELECT stale_at FROM contact") is None
         later(hub, 25)
-        assert len(await passed(hub, alerts)) == 1
+        assert len(await passed(hub)) == 1
 
 
 async def test_software_that_fetches_and_does_not_acknowledge_is_stale(
-    tmp_path: Path, alerts: Alerts
+    tmp_path: Path, passed: Passed
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
         await write(hub, "UPDATE delivery SET sent_at = ?", hub.ctx.now_us())
         later(hub, 25)
         await contact(hub, polled_at=hub.ctx.now_us())
-        [(_, text)] = await passed(hub, alerts)
+        [(_, text)] = await passed(hub)
         assert "has not acknowledged what it got for 25 h" in text
 
 
 async def test_software_that_is_pushed_everything_is_stale_by_what_waits(
-    tmp_path: Path, alerts: Alerts
+    tmp_path: Path, passed: Passed
 ) -> None:
     async with open_hub(tmp_path) as hub:
         target = "INSERT INTO push_target (account_id, url, login, secret, protocol, gzip)"
         await write(hub, f"{target} VALUES (1, '', '', ?, '2024-10', 0)", b"")
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
         await hub.post(BOOKING)
         later(hub, 25)
-        assert len(await passed(hub, alerts)) == 1
+        assert len(await passed(hub)) == 1
 
 
 async def test_new_version_of_an_old_request_did_not_wait_since_the_first(
-    tmp_path: Path, alerts: Alerts
+    tmp_path: Path, passed: Passed
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
@@ -135,21 +125,21 @@ async def test_new_version_of_an_old_request_did_not_wait_since_the_first(
         later(hub, 500)
         await hub.post({**BOOKING, "adults": 3})
         assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 1
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
         later(hub, 12)
         await hub.post({**BOOKING, "external_id": "another"})
         later(hub, 13)
-        [(_, text)] = await passed(hub, alerts)
+        [(_, text)] = await passed(hub)
         assert "has not polled for 25 h; 2 guest requests wait" in text
 
 
-async def test_hotel_decides_how_long_and_who_is_told(tmp_path: Path, alerts: Alerts) -> None:
+async def test_hotel_decides_how_long_and_who_is_told(tmp_path: Path, passed: Passed) -> None:
     settings = {"stale_after_h": 2, "alert_email": "desk@x.example, no address, hütte@x.example"}
     async with open_hub(tmp_path) as hub:
         await write(hub, "UPDATE hotel SET settings = ?", json.dumps(settings))
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 3)
-        assert len(await passed(hub, alerts)) == 1
+        assert len(await passed(hub)) == 1
         [mail] = await hub.rows('SELECT "to", subject, text FROM mail')
         assert json.loads(mail["to"]) == ["desk@x.example"]
         assert mail["subject"] == ("Hotel Demo: Die Hotelsoftware nimmt keine Gästeanfragen an")
@@ -157,16 +147,16 @@ async def test_hotel_decides_how_long_and_who_is_told(tmp_path: Path, alerts: Al
 
 
 async def test_nobody_is_stale_when_the_hotel_or_the_account_is_disabled(
-    tmp_path: Path, alerts: Alerts
+    tmp_path: Path, passed: Passed
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)
         await write(hub, "UPDATE account SET disabled_at = 1")
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
         await write(hub, "UPDATE account SET disabled_at = NULL")
         await write(hub, "UPDATE hotel SET disabled_at = 1")
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
 
 
 @pytest.mark.parametrize("came", ["polled", "never", "fetched"])
@@ -174,7 +164,7 @@ async def test_nobody_is_stale_when_the_hotel_or_the_account_is_disabled(
     ("disable", "name"), [(set_hotel_disabled, "DEMO"), (set_account_disabled, "demo")]
 )
 async def test_who_is_enabled_again_is_given_time(
-    tmp_path: Path, alerts: Alerts, came: str, disable: Disable, name: str
+    tmp_path: Path, passed: Passed, came: str, disable: Disable, name: str
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
@@ -185,29 +175,32 @@ async def test_who_is_enabled_again_is_given_time(
         await disable(hub.ctx.store, name, True)
         later(hub, 500)
         await disable(hub.ctx.store, name, False)
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
         later(hub, 25)
-        [(_, text)] = await passed(hub, alerts)
+        [(_, text)] = await passed(hub)
         assert "for 25 h" in text
 
 
 async def test_hotel_that_was_stale_before_it_was_disabled_is_stale_anew(
-    tmp_path: Path, alerts: Alerts
+    tmp_path: Path, passed: Passed
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)
-        assert len(await passed(hub, alerts)) == 1
+        assert len(await passed(hub)) == 1
         await set_hotel_disabled(hub.ctx.store, "DEMO", True)
         later(hub, 500)
         await set_hotel_disabled(hub.ctx.store, "DEMO", False)
-        assert await passed(hub, alerts) == []
+        assert await passed(hub) == []
         later(hub, 25)
-        assert len(await passed(hub, alerts)) == 1
+        assert len(await passed(hub)) == 1
 
 
 async def test_stale_software_is_an_alert_though_it_cannot_be_noted(
-    tmp_path: Path, alerts: Alerts, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    passed: Passed,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As when the process dies between the two: it is told once more then, and not never."""
 
@@ -224,5 +217,5 @@ async def test_stale_software_is_an_alert_though_it_cannot_be_noted(
             patched.setattr(monitoring, "_note", die)
             with pytest.raises(Died):
                 await watch(hub.ctx)
-        assert [cause for cause, _ in alerts.raised] == ["stale-client:DEMO:demo"]
-        assert len(await passed(hub, alerts)) == 1 and await passed(hub, alerts) == []
+        assert [cause for cause, _ in alerts(caplog)] == ["stale-client:DEMO:demo"]
+        assert len(await passed(hub)) == 1 and await passed(hub) == []
