@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from alpinehub.alpinebits import action
@@ -17,9 +15,8 @@ from alpinehub.alpinebits.action import (
     announce,
 )
 from alpinehub.alpinebits.endpoint import HANDLERS
-from alpinehub.alpinebits.large import READERS
 from alpinehub.alpinebits.protocol import PROTOCOLS
-from alpinehub.models import Account, Feature, Hotel, Settings
+from alpinehub.models import Account, Hotel, Settings
 
 FREEROOMS = Action(
     name=READ,
@@ -49,20 +46,9 @@ def account(*hotels: Hotel) -> Account:
     return Account(id=1, name="u1", hotels=hotels)
 
 
-def test_protocols_are_told_apart_by_name_and_year() -> None:
-    assert list(PROTOCOLS) == ["2017-10", "2018-10", "2020-10", "2022-10", "2024-10"]
-    assert [one.year for one in PROTOCOLS.values()] == [2017, 2018, 2020, 2022, 2024]
-
-
 def test_every_action_is_answered_and_announced_but_the_one_that_reading_implies() -> None:
     assert [one.name for one in ACTIONS] == list(HANDLERS)
     assert {one.name for one in ACTIONS if not one.capability} == {ACKNOWLEDGE}
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_every_version_has_actions_and_announces_some(name: str) -> None:
-    assert any(one.is_in(PROTOCOLS[name]) for one in ACTIONS)
-    assert announce(account(hotel(1)), PROTOCOLS[name])
 
 
 def test_handshake_is_answered_in_versions_that_announce_it_no_more() -> None:
@@ -95,16 +81,6 @@ def test_action_is_not_announced_when_a_hotel_does_not_offer_it(
     monkeypatch.setattr(action, "ACTIONS", (one,))
     assert list(announce(account(hotel(1)), PROTOCOLS["2020-10"])) == ["action_OTA_Some"]
     assert announce(account(hotel(1), hotel(2, "inventory")), PROTOCOLS["2020-10"]) == {}
-
-
-def test_every_feature_of_the_table_is_one() -> None:
-    features = {one.feature for one in ACTIONS}
-    features |= {support.feature for one in ACTIONS for support in one.supports.values()}
-    assert features - {None} <= set(get_args(Feature))
-
-
-def test_readers_of_large_documents_are_found_by_their_root() -> None:
-    assert all(name == reader.root and reader.type is not None for name, reader in READERS.items())
 
 
 def test_hotel_is_meant_by_its_code_else_by_a_name_that_only_one_has() -> None:

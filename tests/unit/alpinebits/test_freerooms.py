@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import date
 
-import msgspec
 import pytest
 from tests.unit.alpinebits.free_rooms import CLOSED, COMPLETE, DZ, LIMIT, ROOM, count, status
 
@@ -124,9 +123,3 @@ def test_overlap_of_one_room_is_advice_only() -> None:
 
 def test_many_problems_are_not_all_told() -> None:
     assert len(counts(*[entry('InvCode="1"')] * 50).findings) == 20
-
-
-def test_what_a_child_of_the_pool_reads_comes_back_the_same() -> None:
-    for told in (counts(entry(DZ, count(9, 3))), counts(entry(""))):
-        packed = msgspec.msgpack.encode(told)
-        assert msgspec.msgpack.decode(packed, type=FreeRoomsMessage) == told

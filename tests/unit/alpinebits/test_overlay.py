@@ -36,19 +36,6 @@ def said(plan: bytes) -> list[tuple[str, str, str]]:
     return [(room, f"{start}-{end}", amount) for end, room, start, amount in found]
 
 
-def test_days_of_the_overlay_are_cut_out_of_what_was_known() -> None:
-    known = plan(rates(rate("01-20"), rate("01-20", "EZ"), rate("21-31", amount=2)))
-    made = apply_overlay(known, plan(rates(rate("05-08", amount=7), rate("18-22", amount=8))))
-    assert said(made) == [
-        ("DZ", "01-04", "1"),
-        ("DZ", "09-17", "1"),
-        ("EZ", "01-20", "1"),
-        ("DZ", "23-31", "2"),
-        ("DZ", "05-08", "7"),
-        ("DZ", "18-22", "8"),
-    ]
-
-
 def test_days_that_are_told_twice_or_touch_are_cut_out_once() -> None:
     known = plan(rates(rate("01-31")))
     told = rate("08-12", amount=4), rate("05-20", amount=5), rate("21-22", amount=6)

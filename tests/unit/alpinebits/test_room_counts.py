@@ -114,17 +114,6 @@ def nights(told: tuple[Period, ...]) -> set[tuple[int, Counts]]:
     return {(night, one.counts) for one in told for night in range(one.first, one.last + 1)}
 
 
-def test_last_one_counts_when_periods_overlap() -> None:
-    whole, middle, same = Period(10, 20, Counts(3)), Period(14, 16), Period(21, 22, Counts(3))
-    assert lay([whole, middle, same]) == (
-        Period(10, 13, Counts(3)),
-        Period(14, 16),
-        Period(17, 22, Counts(3)),
-    )
-    assert lay([middle, whole]) == (whole,)
-    assert lay([]) == ()
-
-
 def test_hundred_thousand_overlapping_periods_are_laid_in_a_moment() -> None:
     """A client could keep a worker busy for hours if each were compared with each."""
     many = [Period(at, 200_000 - at, Counts(at % 9)) for at in range(100_000)]
