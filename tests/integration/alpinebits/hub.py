@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -19,6 +19,8 @@ from tests.integration.hub import material
 from tests.raw import raw
 
 from alpinehub.alpinebits.endpoint import alpinebits
+from alpinehub.alpinebits_client import message
+from alpinehub.alpinebits_client.message import HotelName
 from alpinehub.intake import Version, add_version
 from alpinehub.reservations import ReservationData, Status, encode, next_res_status
 from cordata import Context, Tx
@@ -175,34 +177,12 @@ class Hub:
         return [str(warning.get("RecordID")) for warning in root.iter(f"{{{NAMESPACE}}}Warning")]
 
 
-def read_rq(hotel: str, start: str = "") -> str:
-    criteria = f'<SelectionCriteria Start="{start}"/>' if start else ""
-    return (
-        f'<OTA_ReadRQ xmlns="{NAMESPACE}" Version="1.001"><ReadRequests>'
-        f'<HotelReadRequest HotelCode="{hotel}">{criteria}</HotelReadRequest>'
-        "</ReadRequests></OTA_ReadRQ>"
-    )
+def read_rq(hotel: str, start: str = "", *, name: str = "") -> str:
+    return message.read_requests(HotelName(code=hotel, name=name), start).decode()
 
 
-def notif_report_rq(ids: tuple[tuple[int, str], ...], rejected: Mapping[str, str]) -> str:
-    warnings = "".join(
-        f'<Warning Type="3" Code="450" RecordID="{unique_id}">{text}</Warning>'
-        for unique_id, text in rejected.items()
-    )
-    details = "".join(
-        f'<HotelReservation><UniqueID Type="{kind}" ID="{unique_id}"/></HotelReservation>'
-        for kind, unique_id in ids
-    )
-    warnings = f"<Warnings>{warnings}</Warnings>" if warnings else ""
-    if details:
-        details = (
-            f"<NotifDetails><HotelNotifReport><HotelReservations>{details}"
-            "</HotelReservations></HotelNotifReport></NotifDetails>"
-        )
-    return (
-        f'<OTA_NotifReportRQ xmlns="{NAMESPACE}" Version="1.000"><Success/>{warnings}{details}'
-        "</OTA_NotifReportRQ>"
-    )
+def notif_report_rq(ids: Iterable[tuple[int, str]], rejected: Mapping[str, str]) -> str:
+    return message.notif_report([(str(kind), one) for kind, one in ids], rejected).decode()
 
 
 def reservations(document: bytes) -> list[tuple[str, str, str]]:

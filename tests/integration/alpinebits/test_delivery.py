@@ -186,7 +186,7 @@ async def test_refusal_ends_delivery_keeps_the_hotels_words_and_is_an_alert(
         assert await hub.acknowledge("u1", rejected={"a1": "too early"}) == ["a1"]
         await hub.read("u1", "H1")
         await hub.read("u2", "H1")
-        assert await hub.acknowledge("u1", (14, "a2"), rejected={"a1": "Room &lt;X&gt;"}) == []
+        assert await hub.acknowledge("u1", (14, "a2"), rejected={"a1": "Room <X>"}) == []
         assert await hub.acknowledge("u1", rejected={"a1": "once more"}) == []
         row = (await hub.deliveries(U1))["a1", 1]
         assert (row["rejected_text"], row["waiting"]) == ("Room <X>", 0)
@@ -452,7 +452,7 @@ async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) 
 async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add(H1, "a1")
-        by_name = read_rq("").replace('HotelCode=""', 'HotelName="Hotel H1"')
+        by_name = read_rq("", name="Hotel H1")
         response = await hub.post("u1", "OTA_Read:GuestRequests", by_name, version)
         if version == "2024-10":
             assert response.status_code == 400
@@ -468,7 +468,7 @@ async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, ve
 async def test_name_of_two_hotels_is_an_invalid_hotel(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add_account("u2", H1, await hub.add_hotel("H2", name="Hotel H1"))
-        by_name = read_rq("").replace('HotelCode=""', 'HotelName="Hotel H1"')
+        by_name = read_rq("", name="Hotel H1")
         response = await hub.post("u2", "OTA_Read:GuestRequests", by_name, "2022-10")
         assert error_of(response) == ("13", "392")
 

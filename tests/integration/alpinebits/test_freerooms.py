@@ -11,7 +11,6 @@ from tests.contract.pool.running import running
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hotel_data import entry, push_rooms, today
 from tests.integration.alpinebits.hub import (
-    NAMESPACE,
     Hub,
     error_of,
     notif_report_rq,
@@ -25,6 +24,7 @@ from alpinehub.alpinebits.document import LARGE_BYTES
 from alpinehub.alpinebits.inbound import read_document
 from alpinehub.alpinebits.rules import room_counts
 from alpinehub.alpinebits.rules.room_counts import Counts, Key
+from alpinehub.alpinebits_client import message
 
 pytestmark = pytest.mark.usefixtures("each_store", "one_day")
 
@@ -182,11 +182,7 @@ async def test_threshold_is_told_when_it_was_agreed_upon(tmp_path: Path) -> None
         await hub.add_account("pms", await hub.add_hotel("9996"))
         assert "<Success/>" in (await hub.post("pms", action, missing, "2018-10")).text
         assert error_of(await hub.post("pms", action, given, "2018-10")) == ("13", "450")
-        document = (
-            f'<OTA_PingRQ xmlns="{NAMESPACE}" Version="8.000"><EchoData>{ping}</EchoData>'
-            "</OTA_PingRQ>"
-        )
-        answer = await hub.post("pms", "OTA_Ping:Handshaking", document, "2018-10")
+        answer = await hub.post("pms", "OTA_Ping:Handshaking", message.ping(ping), "2018-10")
         assert "accept_BookingThreshold" in answer.text
         assert error_of(await hub.post("pms", action, missing, "2018-10")) == ("13", "321")
         assert "<Success/>" in (await hub.post("pms", action, given, "2018-10")).text

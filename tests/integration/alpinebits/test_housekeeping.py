@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.integration.alpinebits.hub import NAMESPACE, Hub, open_hub, read_rq
+from tests.integration.alpinebits.hub import Hub, open_hub, read_rq
 
 from alpinehub.alpinebits import contact
 from alpinehub.alpinebits.protocol import PROTOCOLS
+from alpinehub.alpinebits_client import message
 from cordata import StoreUnavailable
 
 pytestmark = pytest.mark.usefixtures("each_store")
@@ -18,9 +19,8 @@ H1, U1 = 1, 1
 PING = "OTA_Ping:Handshaking"
 
 
-def ping_rq(versions: object) -> str:
-    echo = json.dumps({"versions": versions})
-    return f'<OTA_PingRQ xmlns="{NAMESPACE}" Version="8"><EchoData>{echo}</EchoData></OTA_PingRQ>'
+def ping_rq(versions: object) -> bytes:
+    return message.ping(json.dumps({"versions": versions}))
 
 
 async def test_version_and_capabilities_are_told_in_plain_text_in_2017(tmp_path: Path) -> None:

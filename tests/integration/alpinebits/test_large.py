@@ -22,7 +22,7 @@ COUNT = 4000
 
 def large(*ids: str) -> str:
     unknown = (f"{number:032x}" for number in range(COUNT))
-    document = notif_report_rq(tuple((14, one) for one in (*ids, *unknown)), {})
+    document = notif_report_rq(((14, one) for one in (*ids, *unknown)), {})
     assert len(document) > POOL_BYTES
     return document
 
@@ -52,7 +52,7 @@ async def test_large_acknowledgement_is_read_in_a_child(tmp_path: Path) -> None:
             assert refused.status_code == 400
             assert "does not conform to the schema" in refused.text
             broken = await send(hub, large("a2")[:-1])
-            assert broken.status_code == 400 and "cannot be parsed: line 1" in broken.text
+            assert broken.status_code == 400 and "cannot be parsed: line 2" in broken.text
             await hub.acknowledge("u1", (14, "a2"))  # a small one is no call
             assert await hub.read("u1", "H1") == []
         with SyncClient(path) as pool:
