@@ -32,7 +32,6 @@ _EXAMPLES = "4"
 _MUTANTS = 20
 PROPERTIES = (
     "integration.alpinebits.test_accepted",
-    "integration.alpinebits.test_mapped",
     "integration.hub.test_either",
     "unit.alpinebits.test_anything",
     "unit.alpinebits.test_overlay_model",
@@ -183,8 +182,7 @@ def documents(data: bytes) -> None:
 
 def webhooks(data: bytes) -> None:
     """What a website sends; the first byte says which kind of source."""
-    from tests.integration.alpinebits.test_accepted import HOTEL
-    from tests.integration.alpinebits.test_mapped import MAPPING
+    from tests.integration.alpinebits.test_accepted import HOTEL, MAPPING
 
     from alpinehub.webhooks.endpoint import WebhookError
     from alpinehub.webhooks.generic import normalise, parse

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import read_rq, reservations
 from tests.integration.alpinebits.payloads import FIELDS, PAYLOADS, texts, wide
-from tests.integration.alpinebits.test_mapped import MAPPING
+from tests.integration.alpinebits.test_accepted import MAPPING
 from tests.integration.hub.lenient import GOOGLE, GOOGLE_KEY, PATH_SECRET, open_lenient
 from tests.integration.hub.material import Hub
 from tests.integration.hub.software import READ, send
