@@ -1,4 +1,7 @@
-"""What each account of hotel software is given, and as what: by what it was given before."""
+"""What each account of hotel software is given, and as what: by what it was given before.
+
+What follows from any order of polls, changes, grants and resends is in test_delivery_model.py.
+"""
 
 from __future__ import annotations
 
@@ -104,15 +107,6 @@ async def test_withdrawn_request_is_for_no_account_that_did_not_get_it(tmp_path:
         assert len(await waiting(hub)) == len(await waiting(hub, user="later")) == 1
 
 
-async def test_withdrawn_from_one_account_is_for_the_others(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        one = await book(hub)
-        await actions.cancel(hub.ctx.store, one, account="demo", by="eva")
-        await login(hub, "late")
-        assert await polled(hub, "late") == ["Reserved"]
-        assert await selected(hub) == []
-
-
 async def test_stay_that_is_over_is_for_no_account_that_comes_later(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         taken = await book(hub, 1)
@@ -193,24 +187,6 @@ async def test_grant_is_of_what_comes_or_of_all_that_nobody_has_acknowledged(
 # As what it is given.
 
 
-async def test_first_version_that_an_account_sees_is_no_modification(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await book(hub)
-        await book(hub, adults=3)
-        await login(hub, "late")
-        assert await polled(hub) == ["Reserved"]
-        assert await polled(hub) == ["Reserved"]  # the same version once more
-        await book(hub, adults=4)
-        assert await polled(hub) == ["Modify"]
-        assert await polled(hub, "late") == ["Reserved"]
-        await hub.post({**BOOKING, "external_id": "n-2"})
-        await book(hub, 2)
-        assert await take(hub) == ["Modify", "Reserved"]
-        await book(hub, 2, adults=5)
-        assert await take(hub) == ["Modify"]
-        assert await take(hub, "late") == ["Reserved", "Reserved"]
-
-
 async def test_cancellation_is_only_for_accounts_that_were_given_the_booking(
     tmp_path: Path,
 ) -> None:
@@ -240,48 +216,3 @@ async def test_cancellation_of_something_unheard_of_is_for_nobody(tmp_path: Path
         await hub.post({**BOOKING, "status": "cancelled"})
         assert await waiting(hub) == []
         assert await selected(hub) == []
-
-
-async def test_booking_after_a_cancellation_is_what_the_account_does_not_have(
-    tmp_path: Path,
-) -> None:
-    async with open_hub(tmp_path) as hub:
-        await login(hub, "slow")
-        await book(hub)
-        await take(hub)
-        await take(hub, "slow")
-        await cancel(hub)
-        assert await take(hub) == ["Cancelled"]
-        await book(hub, adults=3)
-        assert await take(hub) == ["Reserved"]
-        assert await take(hub, "slow") == ["Modify"]  # it never heard of the cancellation
-
-
-async def test_account_that_is_granted_again_gets_the_end_of_what_it_has(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        store = hub.ctx.store
-        await book(hub, 1)
-        await book(hub, 2)
-        await take(hub)
-        await revoke(store, "demo", "DEMO")
-        await cancel(hub, 1)
-        await book(hub, 2, adults=3)
-        await book(hub, 3)
-        await cancel(hub, 3)
-        await grant(store, "demo", "DEMO")
-        forget_directory(hub.ctx)
-        assert await take(hub) == ["Cancelled", "Modify"]
-
-
-async def test_operator_cancels_at_the_hotel_for_those_who_have_it(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        store, one = hub.ctx.store, await book(hub)
-        await login(hub, "late")
-        await take(hub)
-        done = await actions.cancel_at_hotel(store, one, by="eva")
-        assert done.accounts == ["demo"]
-        assert await polled(hub) == ["Cancelled"] and await polled(hub, "late") == []
-        assert (await actions.resend(store, one, account=None, by="eva")).accounts == []
-        await take(hub)
-        assert (await actions.resend(store, one, account=None, by="eva")).accounts == ["demo"]
-        assert await polled(hub) == ["Cancelled"] and await polled(hub, "late") == []

@@ -228,17 +228,6 @@ async def test_resend_sends_again_what_was_refused_and_the_history_keeps_why(
         assert events.count("delivered") == 2 and events.count("rejected") == 1
 
 
-async def test_resend_leaves_alone_what_waits(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await second_user(hub)
-        store, one = hub.ctx.store, await book(hub)
-        await waiting(hub)
-        assert (await actions.resend(store, one, account=None, by="eva")).accounts == []
-        await report(hub, (14, one))  # of a sending that stands
-        assert (await actions.resend(store, one, account=None, by="eva")).accounts == ["demo"]
-        assert "resent" in [event for event, _ in await history_of(hub, one)]
-
-
 async def test_resend_says_so_when_what_waited_was_taken_at_this_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
