@@ -75,16 +75,6 @@ async def test_poll_that_finds_nothing_new_writes_nothing(
         assert hub.ctx.store.stats() == before
 
 
-async def test_two_accounts_of_one_hotel_acknowledge_for_themselves(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add_account("u2", H1)
-        await hub.add(H1, "a1")
-        assert await hub.read("u1", "H1") == await hub.read("u2", "H1") == ["a1"]
-        assert await hub.acknowledge("u2", (14, "a1")) == []
-        assert await hub.read("u1", "H1") == ["a1"]
-        assert await hub.read("u2", "H1") == []
-
-
 async def test_accounts_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         other = await hub.add_hotel("H2")
@@ -95,34 +85,6 @@ async def test_accounts_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: P
             assert error_of(response) == ("13", "392")
         assert await hub.read("u1", "H1") == ["a1"]
         assert await hub.acknowledge("u2", (14, "a1")) == ["a1"]
-        assert await hub.read("u1", "H1") == ["a1"]
-
-
-async def test_one_account_of_two_hotels_reads_each_and_acknowledges_both_at_once(
-    tmp_path: Path,
-) -> None:
-    async with open_hub(tmp_path) as hub:
-        second = await hub.add_hotel("H2")
-        await hub.add_account("chain", H1, second)
-        await hub.add(H1, "a1")
-        await hub.add(second, "b1")
-        assert await hub.read("chain", "H1") == ["a1"]
-        assert await hub.read("chain", "H2") == ["b1"]
-        assert await hub.acknowledge("chain", (14, "b1"), (14, "a1")) == []
-        assert await hub.read("chain", "H1") == await hub.read("chain", "H2") == []
-
-
-async def test_version_that_was_never_sent_is_never_acknowledged(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1")
-        assert await hub.acknowledge("u1", (14, "a1")) == ["a1"]
-        assert await hub.read("u1", "H1") == ["a1"]
-        await hub.add(H1, "a1", adults=3)  # while the hotel works on version 1
-        assert await hub.acknowledge("u1", (14, "a1")) == []
-        rows = await hub.deliveries(U1)
-        sent, unsent = rows["a1", 1], rows["a1", 2]
-        assert sent["acked_at"] is not None
-        assert (unsent["acked_at"], unsent["waiting"]) == (None, 1)
         assert await hub.read("u1", "H1") == ["a1"]
 
 
@@ -254,15 +216,6 @@ async def test_acknowledgement_that_meets_a_resending_leaves_it_waiting(
         assert await task == ["a1"]
         row = (await hub.deliveries(U1))["a1", 1]
         assert (row["waiting"], row["acked_at"], row["rejected_text"]) == (1, None, None)
-
-
-async def test_refused_request_is_delivered_again_when_it_changes(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1")
-        await hub.read("u1", "H1")
-        await hub.acknowledge("u1", rejected={"a1": "no"})
-        await hub.add(H1, "a1", adults=3)
-        assert await hub.read("u1", "H1") == ["a1"]
 
 
 async def test_selection_gives_everything_created_since_acknowledged_or_not(
