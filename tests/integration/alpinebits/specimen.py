@@ -20,7 +20,7 @@ _VALUES = {
     **{"time": "10:00:00", "day_of_any_year": "--12-24", "month_and_day": "12-24"},
     **{"month_year": "1227", "nights": "P7N", "days": "P7D", "boolean": "true", "true": "1"},
     **{"language": "de", "country": "IT", "amenity": "5.ABC", "meal_plan": "12", "room_kind": "9"},
-    **{"card_code": "VI", "letters_2": "VI", "letters": "ABC", "token_32": "aB9"},
+    **{"letters_2": "VI", "letters": "ABC", "token_32": "aB9"},
     **{"zeros_then_ones": "0011", "email": "a@b", "phone": "+39047112", "uri": "x", "any": ""},
     "web": "https://example.com",
 }

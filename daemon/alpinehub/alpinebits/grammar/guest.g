@@ -143,7 +143,7 @@ fragment room_stay
     GuaranteesAccepted
       GuaranteeAccepted
         PaymentCard
-          @CardCode! card_code
+          @CardCode! letters_2
           @ExpireDate! digits_4
           CardHolderName : text [-2022]
           CardHolderName : text64 [2024-]

@@ -255,7 +255,6 @@ DATATYPES: Final[Mapping[str, Datatype]] = {
     "amenity": Datatype(pattern=r"[0-9]{1,3}(\.[A-Z]{3})?"),
     "meal_plan": Datatype(values=("1", "3", "10", "12", "14")),
     "room_kind": Datatype(values=tuple("123456789")),
-    "card_code": Datatype(pattern="[A-Z]{1,2}"),
     "letters_2": Datatype(pattern="[A-Z]{1,2}"),
     "letters": Datatype(pattern="[A-Z]+"),
     "token_32": Datatype(pattern="[0-9a-zA-Z]{1,32}"),
