@@ -33,21 +33,15 @@ def offer() -> str:
     )
 
 
-def _actions(protocol: Protocol) -> dict[str, tuple[str, ...]]:
-    announced = {
-        one.capability: _supports(one.capability, one.supports_in(protocol), protocol)
-        for one in ACTIONS
-        if one.is_announced_in(protocol)
-    }
-    return {**announced, _PUSH_CAPABILITY: ()}
-
-
-def _supports(
-    capability: str, announced: Mapping[str, object], protocol: Protocol
-) -> tuple[str, ...]:
-    more = _MORE_SUPPORTS.get(capability, {})
-    names = (*announced, *(name for name, since in more.items() if since <= protocol.year))
-    return tuple(name for name in dict.fromkeys(names) if name != _NOT_OFFERED)
+def _actions(protocol: Protocol) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for one in ACTIONS:
+        if one.is_announced_in(protocol):
+            more = _MORE_SUPPORTS.get(one.capability, {})
+            names = {name for name, since in more.items() if since <= protocol.year}
+            names |= one.supports_in(protocol).keys()
+            found[one.capability] = sorted(names - {_NOT_OFFERED})
+    return {**found, _PUSH_CAPABILITY: []}
 
 
 def action_of(capability: str) -> str:
