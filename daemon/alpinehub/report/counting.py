@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, timedelta
 
 from alpinehub.directory import settings_of
 from alpinehub.report.day import day_bounds
@@ -89,9 +89,7 @@ async def _waiting(tx: Tx, hotel: Subject) -> tuple[Waiting, ...]:
 
 
 async def _days(tx: Tx, hotel: Subject, last: date) -> tuple[DayCount, ...]:
-    first = max(last.toordinal() - DAYS + 1, 1)
-    days = [date.fromordinal(number) for number in range(first, last.toordinal() + 1)]
-    days = [day for day in days if day.year >= 1970]
+    days = [last - timedelta(days=before) for before in reversed(range(DAYS))]
     return tuple([DayCount(day=day, received=await _received(tx, hotel, day)) for day in days])
 
 
