@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from lxml import etree
 from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
 
@@ -242,7 +243,10 @@ async def test_handshake_answers_a_sample_whatever_version_the_header_names(
             response = await hub.post("u1", "OTA_Ping:Handshaking", document, name)
             assert response.status_code == 200
             assert "ALPINEBITS_HANDSHAKE" in response.text
-            assert material.problems(response.content, "2024-10") == []
+            echo = etree.fromstring(response.content)[-1].text
+            assert echo == etree.fromstring(document)[0].text
+            for known in [*PROTOCOLS][1:]:
+                assert material.problems(response.content, known) == []
         response = await hub.post("u1", "OTA_Ping:Handshaking", document, "nonsense")
         assert_error(response, 400)
 
