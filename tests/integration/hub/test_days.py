@@ -1,4 +1,4 @@
-"""The hub over some days, as its workers, its primary and its timer make them."""
+"""The hub over some hours, as its workers and its primary make them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from alpinehub.app import app
 from cordata import to_us
 from cordata.testing import Harness, open_app
 
-#: In Rome it is eight, when the report of the day before is due.
 NOW = datetime(2026, 7, 1, 6, tzinfo=UTC)
 
 
 @asynccontextmanager
 async def demo_hub(directory: Path) -> AsyncIterator[Harness]:
-    config = {"alpinehub": {"demo": True, "report_to": ["agency@example.com"]}}
+    config = {"alpinehub": {"demo": True}}
     async with open_app(app, now=NOW, config=config, directory=directory) as hub:
         yield hub
 
@@ -113,25 +112,6 @@ async def test_each_event_of_a_reservation_is_published_and_in_its_history_once(
             *((1, "delivered"), (1, "received"), (1, "rejected")),
             *((2, "acknowledged"), (2, "cancelled"), (2, "delivered")),
         ]
-
-
-async def test_report_tells_of_each_day_once_and_catches_up(tmp_path: Path) -> None:
-    async with demo_hub(tmp_path) as hub:
-        assert (await hub.run_job("daily-report")).ran == []  # the hotel is of today
-        for number in range(3):
-            await book(hub, number)
-        hub.advance(days=1)
-        await book(hub, 2, adults=5)
-        assert len((await hub.run_job("daily-report")).ran) == 1
-        assert (await hub.run_job("daily-report")).ran == []
-        hub.advance(days=2)  # the host was off yesterday
-        ran = (await hub.run_job("daily-report")).ran
-        assert [run.period for run in ran] == ["2026-07-02", "2026-07-03"]
-        first, second, third = await hub.mails()
-        assert first.to == ["agency@example.com"] and "01.07.2026" in first.subject
-        assert "Eingegangen: 3" in first.text
-        assert "02.07.2026" in second.subject and "03.07.2026" in third.subject
-        assert len({mail.message_id for mail in (first, second, third)}) == 3
 
 
 async def test_hourly_counts_are_of_the_hour_in_which_a_request_came(tmp_path: Path) -> None:
