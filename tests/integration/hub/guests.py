@@ -7,7 +7,6 @@ from itertools import count
 from typing import Any
 
 from tests.integration.hub.material import Hub
-from tests.raw import raw
 
 from alpinehub.customers import duplicates
 from alpinehub.directory import directory_of
@@ -56,7 +55,7 @@ async def leave(hub: Hub, state: str, body: bytes, hotel: str = "DEMO") -> None:
         " SELECT s.id, ?, '{\"x\": 1}', ?, ?, 'missing:arrival', 'r' FROM source s"
         " JOIN hotel h ON h.id = s.hotel_id WHERE h.code = ?"
     )
-    await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us, body, state, hotel]))
+    await hub.execute(sql, hub.ctx.now_us(), body, state, hotel)
 
 
 async def customer_of(hub: Hub, reservation_id: str) -> int:

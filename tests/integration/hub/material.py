@@ -161,6 +161,10 @@ class Hub:
         """Relay and handle what is there, as a worker would; how many messages that were."""
         return await self.harness.drain()
 
+    async def execute(self, sql: str, *values: object) -> None:
+        """Run a statement written in the test, with `?` for each value."""
+        await self.ctx.store.run(lambda tx: raw(tx, sql, values))
+
     async def rows(self, sql: str) -> list[dict[str, Any]]:
         """The rows of a query written in the test, read past the named SQL."""
 

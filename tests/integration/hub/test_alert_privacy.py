@@ -12,10 +12,8 @@ import pytest
 from tests.integration.hub.lenient import GOOGLE, PATH_SECRET, open_lenient, post_google, post_wix
 from tests.integration.hub.lenient import wix as wix_form
 from tests.integration.hub.material import BOOKING, SECRET
-from tests.raw import raw
 
 from alpinehub.monitoring import watch
-from cordata import Tx
 from cordata.alert import Alerter, AlertHandler, Buffer, pace_of
 from cordata.config.sections import AlertConfig, MailConfig
 from cordata.core.alert import AlertGroup, text_of
@@ -55,11 +53,7 @@ CODE = "20261122"
 async def test_alerts_name_the_hotel_when_its_code_is_a_long_number(tmp_path: Path) -> None:
     with alerts() as groups:
         async with open_lenient(tmp_path) as hub:
-
-            async def name_it(tx: Tx) -> None:
-                await raw(tx, f"UPDATE hotel SET code = '{CODE}'")
-
-            await hub.ctx.run(name_it)
+            await hub.execute("UPDATE hotel SET code = ?", CODE)
             for form in (
                 wix_form(submissionId="s-1"),
                 wix_form(submissionId="s-2", field__pet_1=PHONE),

@@ -22,7 +22,7 @@ from alpinehub.customers.search import find
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.inbox.actions import accept
 from alpinehub.sources import add_source
-from cordata import Conflict, Tx
+from cordata import Conflict
 
 pytestmark = pytest.mark.usefixtures("each_store")
 only_postgres = pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
@@ -93,7 +93,7 @@ async def test_duplicate_that_was_not_seen_is_found_when_time_has_passed(tmp_pat
             "INSERT INTO customer (hotel_id, email, phone, created_at, phone_due)"
             " SELECT hotel_id, 'rossi@example.com', '+390471123456', created_at, 0 FROM customer"
         )
-        await hub.ctx.store.run(lambda tx: raw(tx, unseen))
+        await hub.execute(unseen)
         assert len(await customers(hub)) == 2
         await settle(hub)
         [rossi] = await customers(hub)
@@ -393,15 +393,6 @@ def check_partition(said: Sequence[tuple[str | None, int | None]], found: Sequen
 
 
 async def forget_all(hub: Hub) -> None:
-    async def unit(tx: Tx) -> None:
-        for table in (
-            "delivery",
-            "inbox",
-            "reservation_event",
-            "reservation_version",
-            "reservation",
-            "customer",
-        ):
-            await raw(tx, f"DELETE FROM {table}")
-
-    await hub.ctx.store.run(unit)
+    versions = ("reservation_event", "reservation_version")
+    for table in ("delivery", "inbox", *versions, "reservation", "customer"):
+        await hub.execute(f"DELETE FROM {table}")

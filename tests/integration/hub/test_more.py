@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from tests.integration.hub.command import Run
 from tests.integration.hub.material import BOOKING, open_hub
-from tests.raw import raw
 
 _UNDELIVERABLE = (
     "UPDATE delivery SET undeliverable_code = 'schema', undeliverable_text = 'x',"
@@ -32,7 +31,7 @@ async def test_list_says_that_there_is_more_when_it_is_cut(tmp_path: Path, run: 
         for number in range(3):
             await hub.post({**BOOKING, "external_id": f"n-{number}"})
         await hub.handle_events()
-        await hub.ctx.store.run(lambda tx: raw(tx, _UNDELIVERABLE))
+        await hub.execute(_UNDELIVERABLE)
         for state in ((), ("--state", "undeliverable")):
             page, said = await listed("inbox", "list", *state, "--limit", "2")
             assert len(page["items"]) == 2
@@ -41,7 +40,7 @@ async def test_list_says_that_there_is_more_when_it_is_cut(tmp_path: Path, run: 
             assert (len(page["items"]), said) == (3, "")
 
         for _ in range(3):
-            await hub.ctx.store.run(lambda tx: raw(tx, _MESSAGE))
+            await hub.execute(_MESSAGE)
         page, said = await listed("hotel", "messages", "DEMO", "--limit", "2")
         assert (len(page["items"]), said) == (2, "there is more: raise --limit\n")
         assert "next" not in page
@@ -68,12 +67,9 @@ async def test_find_by_name_says_that_there_is_more_when_more_than_50_have_it(
         assert len(page["items"]) == 50 and "next" not in page
         assert said == "there is more: give more of the name, or --hotel\n"
         # The customers of other hotels take no place in the list of one.
-        await hub.ctx.store.run(
-            lambda tx: raw(
-                tx,
-                "UPDATE customer SET hotel_id = (SELECT id FROM hotel WHERE code = 'ROSE')"
-                " WHERE email = 'eva0@example.com'",
-            )
+        await hub.execute(
+            "UPDATE customer SET hotel_id = (SELECT id FROM hotel WHERE code = 'ROSE')"
+            " WHERE email = 'eva0@example.com'"
         )
         page, said = await found("muster", "--hotel", "ROSE")
         assert ([row["email"] for row in page["items"]], said) == (["eva0@example.com"], "")

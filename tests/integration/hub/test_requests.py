@@ -132,11 +132,8 @@ async def test_list_has_one_whose_worker_made_its_id_long_before_it_was_stored(
         rows = await hub.rows("SELECT id, created_at FROM reservation ORDER BY id")
         newest_us = rows[2]["created_at"]
 
-        async def late(tx: Tx) -> None:
-            sql = "UPDATE reservation SET created_at = ? WHERE id = ?"
-            await raw(tx, sql, (newest_us + 5_000_000, ids[0]))
-
-        await hub.ctx.store.run(late)
+        sql = "UPDATE reservation SET created_at = ? WHERE id = ?"
+        await hub.execute(sql, newest_us + 5_000_000, ids[0])
         since_us = newest_us + 1
         for hotel in (None, "DEMO"):
             assert await listed(hub, hotel=hotel, since_us=since_us) == [ids[0]]

@@ -50,7 +50,7 @@ async def wait(hub: Hub, days: float) -> dict[str, int]:
 
 async def take_all(hub: Hub) -> None:
     """Hotel software takes what waits."""
-    await hub.ctx.store.run(lambda tx: raw(tx, "UPDATE delivery SET waiting = 0, acked_at = 1"))
+    await hub.execute("UPDATE delivery SET waiting = 0, acked_at = 1")
 
 
 async def count(hub: Hub, table: str) -> int:
@@ -95,12 +95,12 @@ async def test_history_and_pushes_go_when_they_are_old(tmp_path: Path) -> None:
             "INSERT INTO inbound_message (hotel_id, account_id, action, protocol, request_id,"
             " received_at, size_bytes, outcome) VALUES (1, 1, 'a', '2024-10', 'r', ?, 1, 'success')"
         )
-        await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us]))
+        await hub.execute(sql, hub.ctx.now_us())
         sql = (
             "INSERT INTO reservation_event (reservation_id, version, event, at, request_id)"
             " SELECT id, 1, 'delivered', changed_at, 'r' FROM reservation"
         )
-        await hub.ctx.store.run(lambda tx: raw(tx, sql))
+        await hub.execute(sql)
         assert await wait(hub, 11) == {"inbound_days": 1}
         assert await wait(hub, 20) == {"history_days": 1}
         assert await count(hub, "reservation_event") == 0 == await count(hub, "inbound_message")
@@ -255,8 +255,7 @@ async def open_hotel(hub: Hub, code: str, settings: str) -> None:
     """A hotel with settings of its own, and a source."""
     await add_hotel(hub.ctx.store, NewHotel(code=code, name=code))
     await add_source(hub.ctx, code, "generic", "website", f"secret-of-{code}")
-    sql = "UPDATE hotel SET settings = ? WHERE code = ?"
-    await hub.ctx.store.run(lambda tx: raw(tx, sql, [settings, code]))
+    await hub.execute("UPDATE hotel SET settings = ? WHERE code = ?", settings, code)
 
 
 async def test_hotel_has_a_retention_of_its_own(tmp_path: Path) -> None:
@@ -342,6 +341,6 @@ async def test_history_without_its_request_goes_in_its_time(tmp_path: Path) -> N
             "INSERT INTO reservation_event (reservation_id, version, event, at, request_id)"
             " VALUES ('gone', 1, 'received', ?, '')"
         )
-        await hub.ctx.store.run(lambda tx: raw(tx, sql, [tx.now_us]))
+        await hub.execute(sql, hub.ctx.now_us())
         assert await wait(hub, 29) == {}
         assert await wait(hub, 2) == {"history_days": 1}

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from tests.integration.hub.material import BOOKING, Hub, open_hub
-from tests.raw import raw
 
 from alpinehub import monitoring
 from alpinehub.accounts import set_account_disabled
 from alpinehub.hotels import set_hotel_disabled
 from alpinehub.monitoring import watch
-from cordata import Row, Tx
 from cordata.store import Store
 
 Disable = Callable[[Store, str, bool], Awaitable[None]]
@@ -41,18 +39,10 @@ def alerts(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(vars(record)["ALERT"], record.getMessage()) for record in found]
 
 
-async def write(hub: Hub, sql: str, *args: object) -> None:
-    async def unit(tx: Tx) -> list[Row]:
-        return await raw(tx, sql, args)
-
-    await hub.ctx.store.run(unit)
-
-
 async def contact(hub: Hub, **times: int | None) -> None:
     """Hotel software of the demo user was there at these times."""
     values = {"polled_at": None, "acked_at": None, **times}
-    await write(
-        hub,
+    await hub.execute(
         "INSERT INTO contact (account_id, hotel_id, polled_at, acked_at)"
         " SELECT u.id, h.id, CAST(? AS BIGINT), CAST(? AS BIGINT)"
         " FROM account u, hotel h WHERE true"
@@ -95,7 +85,7 @@ async def test_software_that_fetches_and_does_not_acknowledge_is_stale(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
-        await write(hub, "UPDATE delivery SET sent_at = ?", hub.ctx.now_us())
+        await hub.execute("UPDATE delivery SET sent_at = ?", hub.ctx.now_us())
         later(hub, 25)
         await contact(hub, polled_at=hub.ctx.now_us())
         [(_, text)] = await passed(hub)
@@ -107,7 +97,7 @@ async def test_software_that_is_pushed_everything_is_stale_by_what_waits(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         target = "INSERT INTO push_target (account_id, url, login, secret, protocol, gzip)"
-        await write(hub, f"{target} VALUES (1, '', '', ?, '2024-10', 0)", b"")
+        await hub.execute(f"{target} VALUES (1, '', '', ?, '2024-10', 0)", b"")
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)
         assert await passed(hub) == []
@@ -121,7 +111,7 @@ async def test_new_version_of_an_old_request_did_not_wait_since_the_first(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.post(BOOKING)
-        await write(hub, "UPDATE delivery SET waiting = 0, acked_at = 1")
+        await hub.execute("UPDATE delivery SET waiting = 0, acked_at = 1")
         later(hub, 500)
         await hub.post({**BOOKING, "adults": 3})
         assert await hub.one("SELECT count(*) FROM delivery WHERE waiting = 1") == 1
@@ -136,7 +126,7 @@ async def test_new_version_of_an_old_request_did_not_wait_since_the_first(
 async def test_hotel_decides_how_long_and_who_is_told(tmp_path: Path, passed: Passed) -> None:
     settings = {"stale_after_h": 2, "alert_email": "desk@x.example, no address, hütte@x.example"}
     async with open_hub(tmp_path) as hub:
-        await write(hub, "UPDATE hotel SET settings = ?", json.dumps(settings))
+        await hub.execute("UPDATE hotel SET settings = ?", json.dumps(settings))
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 3)
         assert len(await passed(hub)) == 1
@@ -152,10 +142,10 @@ async def test_nobody_is_stale_when_the_hotel_or_the_account_is_disabled(
     async with open_hub(tmp_path) as hub:
         await contact(hub, polled_at=hub.ctx.now_us())
         later(hub, 25)
-        await write(hub, "UPDATE account SET disabled_at = 1")
+        await hub.execute("UPDATE account SET disabled_at = 1")
         assert await passed(hub) == []
-        await write(hub, "UPDATE account SET disabled_at = NULL")
-        await write(hub, "UPDATE hotel SET disabled_at = 1")
+        await hub.execute("UPDATE account SET disabled_at = NULL")
+        await hub.execute("UPDATE hotel SET disabled_at = 1")
         assert await passed(hub) == []
 
 
@@ -171,7 +161,7 @@ async def test_who_is_enabled_again_is_given_time(
         if came != "never":
             await contact(hub, polled_at=hub.ctx.now_us())
         if came == "fetched":
-            await write(hub, "UPDATE delivery SET sent_at = ?", hub.ctx.now_us())
+            await hub.execute("UPDATE delivery SET sent_at = ?", hub.ctx.now_us())
         await disable(hub.ctx.store, name, True)
         later(hub, 500)
         await disable(hub.ctx.store, name, False)

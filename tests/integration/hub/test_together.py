@@ -139,7 +139,7 @@ async def test_granted_account_gets_the_version_that_is_being_made(
     async with open_hub(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
         reservation_id = (await hub.post(BOOKING)).id
         if acknowledged:
-            await hub.ctx.store.run(lambda tx: raw(tx, "UPDATE delivery SET acked_at=1, waiting=0"))
+            await hub.execute("UPDATE delivery SET acked_at = 1, waiting = 0")
         await add_account(hub.ctx.store, "late", "late", [])
         async with asyncio.TaskGroup() as group:
             async with other.ctx.store.transaction() as tx:

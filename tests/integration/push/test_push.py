@@ -30,7 +30,6 @@ from tests.integration.push.peer import (
     taken,
     target,
 )
-from tests.raw import raw
 from tests.servers.process import free_port
 
 from alpinehub.accounts import add_account
@@ -359,9 +358,7 @@ async def test_undeliverable_request_waits_without_a_push_of_nothing(tmp_path: P
         held = await book(hub)
         await hub.handle_events()
         lead = '{"status":"request","adults":1,"last_name":"X","newsletter":true}'
-        await hub.ctx.store.run(
-            lambda tx: raw(tx, f"UPDATE reservation_version SET data = '{lead}'")
-        )
+        await hub.execute("UPDATE reservation_version SET data = ?", lead)
         await set_disabled(hub.ctx, "demo", False)
         await hub.harness.drain(within=timedelta(hours=1))
         assert software.came == [] and (await state(hub))["due_at"] is None
@@ -425,10 +422,7 @@ async def test_push_that_is_due_after_the_longest_pause_is_due_at_once(tmp_path:
     async with pushing(tmp_path, software) as (hub, _):
         first = await book(hub)
         await hub.handle_events()
-        an_hour = 3600 * 1_000_000
-        await hub.ctx.store.run(
-            lambda tx: raw(tx, "UPDATE push_hotel SET due_at = due_at + ?", [an_hour])
-        )
+        await hub.execute("UPDATE push_hotel SET due_at = due_at + ?", 3600 * 1_000_000)
         software.otherwise = None
         await hub.harness.run_periodic("sweep_pushes")
         await hub.handle_events()
