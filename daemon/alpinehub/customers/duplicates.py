@@ -47,23 +47,21 @@ Numbers = Mapping[Written, str | None]
 _log = logging.getLogger("alpinehub.customers")
 
 
-async def merge_duplicates(store: Store, *, step: int = STEP) -> int:
+async def merge_duplicates(store: Store) -> int:
     """Process all customers that are due. Returns how many were examined."""
-    done, after, rows = 0, 0, step
-    while rows == step:  # the first step that is not full is the last: new ones may keep coming
-        ids = await process_step(store, after, step)
-        rows = len(ids)
-        done += rows
-        after = ids[-1] if ids else after
-    return done
+    done, ids = 0, await process_step(store, 0)
+    while len(ids) == STEP:  # the first step that is not full is the last: new ones may keep coming
+        done += len(ids)
+        ids = await process_step(store, ids[-1])
+    return done + len(ids)
 
 
-async def process_step(store: Store, after: int, limit: int) -> Sequence[int]:
+async def process_step(store: Store, after: int) -> Sequence[int]:
     """Process the next customers that are due, in one unit. Returns their ids."""
 
     async def due(tx: Tx) -> tuple[list[Row], list[Row]]:
         old = tx.now_us - SETTLED_S * 1_000_000
-        rows = await tx.fetch_all("customer_due", after=after, limit=limit, old=old)
+        rows = await tx.fetch_all("customer_due", after=after, limit=STEP, old=old)
         return rows, await _fetch_numbers(tx, rows)
 
     rows, alike = await store.read(due)

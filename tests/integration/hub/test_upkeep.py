@@ -98,13 +98,14 @@ async def test_counts_ends_while_changes_keep_coming(
 async def test_upkeep_of_customers_ends_while_new_ones_keep_coming(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def one_more(store: Store, after: int, limit: int) -> list[int]:
+    async def one_more(store: Store, after: int) -> list[int]:
         await asyncio.sleep(0)
         return [after + 1]
 
+    monkeypatch.setattr(duplicates, "STEP", 2)
     monkeypatch.setattr(duplicates, "process_step", one_more)
     async with open_hub(tmp_path) as hub, asyncio.timeout(60):
-        assert await duplicates.merge_duplicates(hub.ctx.store, step=2) == 1
+        assert await duplicates.merge_duplicates(hub.ctx.store) == 1
 
 
 async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
