@@ -130,8 +130,8 @@ async def _look(kind: Kind, after: Cursor, before: int, tx: Tx) -> tuple[Cursor 
     """The end of the next window (None: no old rows are left), and its rows that are older."""
     if not before:
         return None, []
-    window = await tx.fetch_one(kind.window, after=after, limit=WINDOW)
-    if window is None or window["last"] is None or window["oldest"] >= before:
+    [window] = await tx.fetch_all(kind.window, after=after, limit=WINDOW)
+    if window["last"] is None or window["oldest"] >= before:
         return None, []  # later rows are not old, either
     last = window["last"]
     return last, await tx.fetch_all(kind.old, after=after, last=last, before=before)

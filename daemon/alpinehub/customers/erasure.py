@@ -82,8 +82,8 @@ async def count_waiting(store: Store, customers: Sequence[Customer]) -> int:
 
 
 async def _count_waiting(tx: Tx, ids: str) -> int:
-    row = await tx.fetch_one("customer_waiting", ids=ids)
-    return int(row["waiting"]) if row is not None else 0
+    [row] = await tx.fetch_all("customer_waiting", ids=ids)
+    return int(row["waiting"])
 
 
 async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Erased:

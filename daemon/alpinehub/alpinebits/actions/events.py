@@ -48,7 +48,7 @@ async def _write(tx: Tx, update: Update, message: EventsMessage) -> None:
             now_us=tx.now_us,
             **event,
         )
-    row = await tx.fetch_one("activity_count", hotel_id=hotel_id)
-    if row is not None and row["activities"] > MAX_ACTIVITIES:
+    [row] = await tx.fetch_all("activity_count", hotel_id=hotel_id)
+    if row["activities"] > MAX_ACTIVITIES:
         raise LimitExceeded(f"a hotel has at most {MAX_ACTIVITIES} activities here; delete some")
     await update.record(tx, Outcome())

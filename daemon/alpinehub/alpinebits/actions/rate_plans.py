@@ -141,10 +141,10 @@ async def _write(
                 await tx.write("rateplan_set", code=code, body=body, **who)
             elif not await tx.execute("rateplan_overlay", code=code, body=body, seen=seen, **who):
                 raise _Outdated
-        row = await tx.fetch_one("rateplan_count", hotel_id=update.hotel.id)
-        if row is not None and row["plans"] > MAX_PLANS:
+        [row] = await tx.fetch_all("rateplan_count", hotel_id=update.hotel.id)
+        if row["plans"] > MAX_PLANS:
             raise LimitExceeded(f"a hotel has at most {MAX_PLANS} rate plans here")
-        if row is not None and row["bytes"] > MAX_BYTES:
+        if row["bytes"] > MAX_BYTES:
             raise LimitExceeded("the rate plans of this hotel are too large all together")
     await update.record(tx, outcome)
 
