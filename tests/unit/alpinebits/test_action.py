@@ -8,7 +8,6 @@ from alpinehub.alpinebits import action
 from alpinehub.alpinebits.action import (
     ACKNOWLEDGE,
     ACTIONS,
-    HANDSHAKE,
     READ,
     Action,
     Support,
@@ -51,13 +50,6 @@ def test_every_action_is_answered_and_announced_but_the_one_that_reading_implies
     assert {one.name for one in ACTIONS if not one.capability} == {ACKNOWLEDGE}
 
 
-def test_handshake_is_answered_in_versions_that_announce_it_no_more() -> None:
-    [ping] = [one for one in ACTIONS if one.name == HANDSHAKE]
-    newest = PROTOCOLS["2024-10"]
-    assert ping.is_in(newest) and not ping.is_announced_in(newest)
-    assert "action_OTA_Ping" not in announce(account(hotel(1)), newest)
-
-
 def test_support_is_announced_when_the_version_has_it_and_all_hotels_offer_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -81,13 +73,3 @@ def test_action_is_not_announced_when_a_hotel_does_not_offer_it(
     monkeypatch.setattr(action, "ACTIONS", (one,))
     assert list(announce(account(hotel(1)), PROTOCOLS["2020-10"])) == ["action_OTA_Some"]
     assert announce(account(hotel(1), hotel(2, "inventory")), PROTOCOLS["2020-10"]) == {}
-
-
-def test_hotel_is_meant_by_its_code_else_by_a_name_that_only_one_has() -> None:
-    one, two, three = hotel(1), hotel(2), hotel(3)
-    post = Hotel(id=4, code="P", name="Post", time_zone="UTC", language="de", region="IT")
-    who = account(one, two, three, post)
-    assert who.hotel("H2") is two and who.hotel("H2", "Post") is two
-    assert who.hotel("X") is None and who.hotel("X", "Post") is None
-    assert who.hotel(None, "Post") is post
-    assert who.hotel(None, "H") is None and who.hotel(None) is None
