@@ -17,20 +17,7 @@ VALUES = (
     *("2022-02-30T00:00:00Z", "2024-02-29T24:00:00", " 2022-01-01T00:00:00+14:00 "),
     *("2022-01-01T00:00:00+14:01", "-0044-01-01T00:00:00", "12022-01-01T00:00:00.5Z"),
     *("2022-01-01T24:00:01", "2100-02-29T00:00:00Z", "12:00:00", "24:00:00", "29:59:59"),
-    *(
-        "true",
-        "TRUE",
-        "de",
-        "DE",
-        "deu",
-        "d",
-        "AT",
-        "EUR",
-        "CHF",
-        "http://a",
-        "ftp://a",
-        "https://",
-    ),
+    *"true TRUE de DE deu d AT EUR CHF http://a ftp://a https://".split(),
     *("a@b", "a b@c", "@", "+39", "39 1", "P7N", "P7D", "P N", "--12-24", "12-24", "0011", "10"),
     *("11", "12", "13", "14", "15", "16", "18", "23", "25", "35", "100", "021", "5.ABC", "1234"),
     *("PlainText", "HTML", "Open", "New", "Full", "Overlay", "CompleteSet", "SetLimit", "PETS"),
@@ -38,30 +25,12 @@ VALUES = (
     *("ALPINEBITS_SEND_HANDSHAKE", "ALPINEBITS_SEND_INVENTORY", "ALPINEBITS_HANDSHAKE"),
 )
 ATTRIBUTES = (
-    *(
-        "HotelCode",
-        "HotelName",
-        "Start",
-        "End",
-        "Version",
-        "TimeStamp",
-        "Type",
-        "ID",
-        "Code",
-        "foo",
-    ),
-    *(
-        "RecordID",
-        "Status",
-        "Language",
-        "TextFormat",
-        "RoomType",
-        "RoomID",
-        "CurrencyCode",
-        "Count",
-    ),
-    *("RoomStayReservation", "LastModifyDateTime", "RoomStayGroupID", "AreaID", "MealPlanCode"),
-    *("CheckInTime", "InvCode", "AllInvCode", "RequestCode", "Name", "Remark", "Duration"),
+    *"""
+    HotelCode HotelName Start End Version TimeStamp Type ID Code foo RecordID Status Language
+    TextFormat RoomType RoomID CurrencyCode Count RoomStayReservation LastModifyDateTime
+    RoomStayGroupID AreaID MealPlanCode CheckInTime InvCode AllInvCode RequestCode Name Remark
+    Duration
+    """.split(),
     "{http://www.w3.org/XML/1998/namespace}lang",
     "{http://www.w3.org/2001/XMLSchema-instance}schemaLocation",
 )
