@@ -252,17 +252,6 @@ async def test_selection_is_answered_when_the_time_zone_of_the_hotel_is_not_know
             assert await hub.read("u2", "H2", "2024-10", start) == expected
 
 
-async def test_account_that_came_later_can_select_and_acknowledge_the_past(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1")
-        late = await hub.add_account("late", H1)
-        assert await hub.read("late", "H1", "2024-10", "2020-01-01T00:00:00Z") == ["a1"]
-        assert await hub.read("late", "H1") == ["a1"]
-        assert await hub.acknowledge("late", (14, "a1")) == []
-        assert (await hub.deliveries(late))["a1", 1]["acked_at"] is not None
-        assert await hub.read("late", "H1") == []
-
-
 async def test_record_that_cannot_be_rendered_is_undeliverable_and_blocks_nothing(
     tmp_path: Path,
 ) -> None:

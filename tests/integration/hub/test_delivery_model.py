@@ -27,6 +27,9 @@ from alpinehub.sources import add_source
 
 pytestmark = pytest.mark.usefixtures("each_store")
 HOTELS, USERS, STEPS = ("A", "B"), ("u1", "u2", "u3"), 150
+#: Of the first 45, some that together notice each of 17 statements that were broken by hand. Other
+#: moves need other seeds.
+SEEDS = (0, 1, 2, 3, 10, 22)
 #: Nothing is said of a stay: from 2022-10 on only.
 LEAD = ReservationData(status="request", email="eva@example.com", newsletter=True)
 DATA = ReservationData(**STAY, email="eva@example.com")
@@ -316,7 +319,7 @@ class Play:
         return self.model.rows
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", SEEDS)
 async def test_state_of_each_account_is_that_of_the_model(tmp_path: Path, seed: int) -> None:
     async with open_hub(tmp_path, seed=False) as hub:
         store = hub.ctx.store
