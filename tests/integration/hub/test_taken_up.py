@@ -25,7 +25,7 @@ from tests.integration.hub.lenient import (
 )
 from tests.integration.hub.material import Hub, open_hub
 
-from alpinehub import history
+from alpinehub import history, intake
 from alpinehub.hotels import set_hotel_disabled
 from alpinehub.inbox import processing
 from alpinehub.inbox.actions import change_mapping
@@ -189,6 +189,23 @@ async def test_form_sent_twice_is_one_request_though_the_later_one_is_stored_fir
             await asyncio.gather(post_form(hub, form), post_form(other, form))
         assert await hub.one("SELECT count(*) FROM reservation") == 10
         assert await hub.one("SELECT count(*) FROM inbox WHERE outcome = 'duplicate'") == 10
+
+
+@on_each_store
+async def test_unit_that_stores_a_form_runs_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+
+    async def counted(*args: Any, **options: Any) -> Any:
+        runs.append(1)
+        return await intake.store_in_unit(*args, **options)
+
+    monkeypatch.setattr(receive, "store_in_unit", counted)
+    async with open_lenient(tmp_path) as hub:
+        posts = [post_form(hub, FORM | {"message": f"form {number}"}) for number in range(9)]
+        assert {answer.status for answer in await asyncio.gather(*posts)} == {200}
+        assert await hub.one("SELECT count(*) FROM reservation") == len(runs) == 9
 
 
 @on_each_store
