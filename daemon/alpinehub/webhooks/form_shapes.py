@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -28,18 +27,24 @@ async def see(ctx: Context, source: Source, shape: FormShape, at: int) -> None:
     """Store a shape if it is new, unless the form has too many of them. `at`: when it was
     received, in microseconds since the epoch.
 
-    The alert is sent before the shape is stored, so that a crash does not lose it. If the store
-    fails, that of the next submission is stored: this one is stored already, and accepted.
+    The alert is sent before the shape is stored, so that a crash does not lose it. Raises nothing,
+    since the submission is stored already, and must be accepted: after an error the shape of the
+    next one is stored.
     """
     seen = _seen.setdefault(ctx.store, {})
     key = (source.id, shape.form_key, shape.hash)
     if at - seen.get(key, -_HOUR_US) < _HOUR_US:
         return
-    with suppress(StoreUnavailable):
+    try:
         await _see(ctx, source, shape, at)
-        if len(seen) >= MAX_SEEN:
-            seen.clear()
-        seen[key] = at
+    except StoreUnavailable:
+        return
+    except Exception:
+        ctx.log.warning("the shape of a form cannot be stored", exc_info=True)
+        return
+    if len(seen) >= MAX_SEEN:
+        seen.clear()
+    seen[key] = at
 
 
 async def _see(ctx: Context, source: Source, shape: FormShape, at: int) -> None:

@@ -134,16 +134,19 @@ async def test_submission_is_to_be_sent_again_when_the_store_is_busy(
         assert await hub.one("SELECT count(*) FROM reservation") == 1
 
 
+@pytest.mark.parametrize(
+    "error", [StoreUnavailable("somebody else held it"), ZeroDivisionError("eva@example.com")]
+)
 async def test_submission_is_accepted_when_the_shape_of_its_form_cannot_be_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async with open_lenient(tmp_path) as hub:
 
-        async def busy(*_: Any, **__: Any) -> Any:
-            raise StoreUnavailable("somebody else held it for too long")
+        async def wrong(*_: Any, **__: Any) -> Any:
+            raise error
 
         with monkeypatch.context() as patched:
-            patched.setattr("alpinehub.webhooks.form_shapes._add", busy)
+            patched.setattr("alpinehub.webhooks.form_shapes._add", wrong)
             assert (await post_wix(hub)).status == 200
         assert await hub.one("SELECT count(*) FROM reservation") == 1
         assert await hub.one("SELECT count(*) FROM form") == 0
