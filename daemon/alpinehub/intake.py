@@ -131,6 +131,12 @@ class UnknownReservation(Exception):
     """A cancellation of a reservation that is not stored, and too incomplete to create one."""
 
 
+class TooManyConflicts(StoreUnavailable):
+    """A constraint refused a unit in each of its runs: too many change the same reservation at
+    once, or an error of the hub makes rows that no run can store.
+    """
+
+
 class Prepared(NamedTuple):
     """Computed from a submission before its unit, because it takes time and needs no store."""
 
@@ -156,15 +162,20 @@ class BatchableUnit(Protocol[T_co]):
 
 
 async def run_until_stored(store: Store, unit: BatchableUnit[T_co], *, batch: bool) -> T_co:
-    """Run a unit until it commits (see the top). Raises: StoreUnavailable, what the unit raises."""
+    """Run a unit until it commits (see the top).
+
+    Raises: StoreUnavailable, TooManyConflicts, what the unit raises.
+    """
+    refused: Conflict | None = None
     for _ in range(RUNS):
         try:
             return await store.run(partial(unit, batch=batch), batch=batch)
-        except Conflict:
-            continue  # the next run finds the other unit's rows
+        except Conflict as conflict:  # the next run finds the other unit's rows
+            refused = conflict
         except MustRunAlone:
             batch = False
-    raise StoreUnavailable("too many changes of the same reservation at once", retry_after_s=1)
+    message = "too many changes of the same reservation at once"
+    raise TooManyConflicts(message, retry_after_s=1) from refused
 
 
 async def store_submission(

@@ -26,6 +26,7 @@ from alpinehub.directory import directory_of
 from alpinehub.intake import (
     NormalisedSubmission,
     Prepared,
+    TooManyConflicts,
     prepare,
     run_until_stored,
     store_in_unit,
@@ -45,7 +46,7 @@ from alpinehub.webhooks.interpretation import Ignored, Mapped, Received, Unmappe
 from alpinehub.webhooks.submission import Unreadable
 from cordata import Context, StoreUnavailable, Tx, request_id
 
-#: The problem of a submission that an error of the hub kept from being interpreted.
+#: The problem of a submission that cannot be interpreted or stored because of an error of the hub.
 HUB_ERROR = "hub_error"
 
 
@@ -125,10 +126,10 @@ async def receive(
     try:
         unit = _interpret(arrival, buckets)
         refusal = await run_until_stored(ctx.store, unit, batch=not buckets)
-    except StoreUnavailable:
-        raise
-    except Exception:
-        ctx.log.warning("a submission cannot be interpreted", exc_info=True)
+    except Exception as error:
+        if isinstance(error, StoreUnavailable) and not isinstance(error, TooManyConflicts):
+            raise
+        ctx.log.warning("a submission cannot be interpreted or stored", exc_info=True)
         unit = _Unit(arrival, Unmapped((HUB_ERROR,)), buckets)
         refusal = await run_until_stored(ctx.store, unit, batch=False)
     if refusal is not None:
@@ -211,10 +212,10 @@ class _Unit(Struct, frozen=True):
 
 def _alert(ctx: Context, source: Source, found: Unmapped) -> None:
     of = f"a submission of source {source.name} of hotel {source.hotel.code}"
-    see = "see `alpinehub inbox list --state review`"
+    waits = "`alpinehub inbox list --state review`"
     if HUB_ERROR in found.problems:
-        text = f"{of} cannot be interpreted, by an error of the hub; its log has the error; {see}"
+        text = f"an error of the hub keeps {of} in review: see the worker's log and {waits}"
         ctx.alert("inbox-failed", text, ids=[source.hotel.code])
     else:
-        text = f"{of} cannot be mapped: {', '.join(found.problems[:10])}; {see}"
+        text = f"{of} cannot be mapped: {', '.join(found.problems[:10])}; see {waits}"
         ctx.alert(f"unmapped:{source.id}", text, ids=[source.hotel.code])

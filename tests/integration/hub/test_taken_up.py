@@ -30,7 +30,7 @@ from alpinehub.hotels import set_hotel_disabled
 from alpinehub.inbox import processing
 from alpinehub.inbox.actions import change_mapping
 from alpinehub.webhooks import interpretation, receive
-from cordata import StoreUnavailable
+from cordata import Conflict, StoreUnavailable
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
@@ -132,6 +132,23 @@ async def test_submission_is_to_be_sent_again_when_the_store_is_busy(
         assert await hub.one("SELECT count(*) FROM inbox") == 0
         assert (await post_wix(hub)).status == 200
         assert await hub.one("SELECT count(*) FROM reservation") == 1
+
+
+@on_each_store
+async def test_submission_waits_for_a_person_when_a_constraint_refuses_it_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+
+        async def refused(*_: Any, **__: Any) -> Any:
+            raise Conflict("a constraint that the hub does not know")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(receive, "store_in_unit", refused)
+            assert (await post_wix(hub)).status == 200
+            assert (await post_form(hub)).status == 200
+        rows = await hub.rows("SELECT state, error FROM inbox")
+        assert [(row["state"], row["error"]) for row in rows] == [("review", "hub_error")] * 2
 
 
 @pytest.mark.parametrize(
