@@ -72,7 +72,7 @@ class Reason(Struct, frozen=True, kw_only=True):
     reason: str = ""
     #: Also requests that still wait for an account: it never gets them.
     force: bool = False
-    #: Leave submissions that are not interpreted yet: one may be a request of today.
+    #: Leave submissions in review: one may be a request of today.
     spare_open: bool = False
 
 

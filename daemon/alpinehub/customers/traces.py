@@ -154,8 +154,6 @@ def _read(text: str) -> set[str]:
 
 #: Rows of a page: versions are short, submissions may be 256 KiB each.
 VERSIONS, INBOX, MAILS = 1000, 100, 50
-#: States of a submission that is not interpreted yet.
-_OPEN = ("received", "review")
 
 
 @dataclass(slots=True)
@@ -173,10 +171,10 @@ class Traces:
 async def find_traces(
     store: Store, matchers: Sequence[PersonMatcher], *, spare_open: bool = False
 ) -> Traces:
-    """Find traces of all customers. `spare_open`: skip submissions that are not interpreted yet."""
+    """Find traces of all customers. `spare_open`: skip submissions in review."""
     found, groups = Traces(), group_matchers(matchers)
     async for rows in _pages(store, "customer_inbox_range", "customer_scan_inbox", INBOX):
-        looked = [row for row in rows if not (spare_open and row["state"] in _OPEN)]
+        looked = [row for row in rows if not (spare_open and row["state"] == "review")]
         found.inbox += await asyncio.to_thread(_find_in_inbox, looked, groups)
     async for rows in _pages(store, "customer_version_range", "customer_scan_versions", VERSIONS):
         found.versions += await asyncio.to_thread(_find_in_versions, rows, groups)
