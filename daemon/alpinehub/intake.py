@@ -279,6 +279,9 @@ async def add_or_change(
         if newness > 0:
             await _write_order(tx, submission, existing["id"])
         if submission.mapped_by is not None:
+            # Else the text would outlive a request that is erased or deleted meanwhile.
+            held = {"id": existing["id"], "version": existing["version"]}
+            await tx.write("hold_reservation", rows=1, **held)
             await _add_inbox(tx, submission, existing["id"], "duplicate")
         return StoreResult(str(existing["id"]), "duplicate", int(existing["version"]))
     return await _change_reservation(tx, submission, prepared, existing)

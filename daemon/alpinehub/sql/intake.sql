@@ -50,6 +50,11 @@ UPDATE reservation SET
     sent_at = CASE WHEN CAST(:sent_at AS BIGINT) > coalesce(sent_at, 0) THEN CAST(:sent_at AS BIGINT) ELSE sent_at END
 WHERE id = :id
 
+-- name: hold_reservation
+-- Locks a reservation, unless it was changed, erased or deleted since it was read.
+UPDATE reservation SET changed_at = changed_at
+WHERE id = :id AND version = :version AND erased_at IS NULL
+
 -- name: end_waiting
 -- There is a newer version, so older ones do not wait any more.
 UPDATE delivery SET waiting = 0 WHERE reservation_id = :reservation_id AND waiting = 1

@@ -26,11 +26,14 @@ from tests.integration.hub.lenient import (
 from tests.integration.hub.material import Hub, open_hub
 
 from alpinehub import history, intake
+from alpinehub.customers.erasure import Reason, erase
+from alpinehub.customers.search import find
 from alpinehub.hotels import set_hotel_disabled
 from alpinehub.inbox import processing
 from alpinehub.inbox.actions import change_mapping
 from alpinehub.webhooks import interpretation, receive
 from cordata import Conflict, StoreUnavailable
+from cordata.testing import race
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
@@ -226,6 +229,25 @@ async def test_unit_that_stores_a_form_runs_once(
         posts = [post_form(hub, FORM | {"message": f"form {number}"}) for number in range(9)]
         assert {answer.status for answer in await asyncio.gather(*posts)} == {200}
         assert await hub.one("SELECT count(*) FROM reservation") == len(runs) == 9
+
+
+@on_each_store
+async def test_submission_sent_again_while_its_request_is_erased_is_a_new_one(
+    tmp_path: Path,
+) -> None:
+    async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False, now=NOW) as other:
+        for one in (hub, other):  # both know the sources
+            await post_wix(one, wix(submissionId="s-1"))
+        people = await find(hub.ctx.store, email="eva@example.com")
+        reason = Reason(by="test", force=True)
+        _, again = await race(
+            erase(hub.ctx.store, people, reason), post_wix(other, wix(submissionId="s-1"))
+        )
+        assert again.status == 200
+        outcomes = [row["outcome"] for row in await hub.rows("SELECT outcome FROM inbox")]
+        assert outcomes == ["new", "duplicate", "changed"]
+        assert len(await find(hub.ctx.store, email="eva@example.com")) == 1
+        assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 1
 
 
 @on_each_store
