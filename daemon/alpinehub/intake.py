@@ -224,11 +224,11 @@ async def _store_if_key_is_new(
 async def _find_and_store(
     tx: Tx, submission: NormalisedSubmission, prepared: Prepared
 ) -> StoreResult:
-    submission, existing = await find(tx, submission, prepared)
+    submission, existing = await find_existing(tx, submission, prepared)
     return await add_or_change(tx, submission, prepared, existing)
 
 
-async def find(
+async def find_existing(
     tx: Tx, submission: NormalisedSubmission, prepared: Prepared
 ) -> tuple[NormalisedSubmission, Row | None]:
     """The submission with its external id, and the reservation that has this id already, or None.
@@ -269,8 +269,8 @@ async def add_or_change(
     """Store it as a new reservation, or as the next version of the existing one, or find that it
     is a duplicate.
 
-    `existing`: its reservation, as `find` returns it. Raises: UnknownReservation, MustRunAlone,
-    Conflict, StoreUnavailable.
+    `existing`: its reservation, as `find_existing` returns it. Raises: UnknownReservation,
+    MustRunAlone, Conflict, StoreUnavailable.
     """
     if existing is None:
         return await _add_reservation(tx, submission, prepared)

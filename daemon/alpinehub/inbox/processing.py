@@ -13,7 +13,7 @@ from alpinehub.intake import (
     NormalisedSubmission,
     StoreResult,
     add_or_change,
-    find,
+    find_existing,
     prepare,
     run_until_stored,
 )
@@ -114,7 +114,7 @@ class _Settling(Struct, frozen=True, kw_only=True):
     async def _map(self, tx: Tx, found: Mapped, *, is_mapped: bool) -> None:
         submission = self._submission(found, is_mapped=is_mapped)
         prepared = prepare(submission, tx.now_us)
-        submission, existing = await find(tx, submission, prepared)
+        submission, existing = await find_existing(tx, submission, prepared)
         if existing is not None and await self._is_outdated(tx, existing["id"]):
             result = StoreResult(existing["id"], "duplicate")
         else:

@@ -166,7 +166,7 @@ def _interpret(arrival: _Arrival, buckets: Sequence[Bucket]) -> _Unit:
         received_at=arrival.received_at,
         mapped_by=found.history_detail(mapping),
     )
-    return _Unit(arrival, found, buckets, submission, prepare(submission, arrival.received_at))
+    return _Unit(arrival, found, buckets, (submission, prepare(submission, arrival.received_at)))
 
 
 class _Unit(Struct, frozen=True):
@@ -175,17 +175,17 @@ class _Unit(Struct, frozen=True):
     arrival: _Arrival
     found: Mapped | Unmapped | Ignored
     buckets: Sequence[Bucket]
-    #: If it was mapped.
-    submission: NormalisedSubmission | None = None
-    prepared: Prepared | None = None
+    #: If it was mapped: what is stored.
+    mapped: tuple[NormalisedSubmission, Prepared] | None = None
 
     async def __call__(self, tx: Tx, *, batch: bool) -> LimitReached | None:
         """Store it. Returns the empty bucket, or None."""
         refusal = await form_limit.take_all(tx, self.buckets)
         if refusal is not None:
             return refusal
-        found, submission, prepared = self.found, self.submission, self.prepared
-        if submission is not None and prepared is not None:
+        found = self.found
+        if self.mapped is not None:
+            submission, prepared = self.mapped
             await store_in_unit(tx, submission=submission, prepared=prepared, batch=batch)
         elif isinstance(found, Unmapped):
             error = "; ".join(found.problems)
