@@ -23,8 +23,9 @@ log = logger("cordata.pool")
 
 #: inotify(7): IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF
 _CHANGES = 0x100 | 0x40 | 0x80 | 0x200 | 0x400 | 0x800
-#: Pause before a missing directory is looked for again.
-_LOOK_S = 0.1
+#: Pause before a missing directory is looked for again: the first one, and the longest, to which it
+#: grows. An idle process without a pool takes 0.22 % of a core at 10 looks a second, 0.04 % at one.
+_LOOK_S, _LOOK_MAX_S = 0.02, 1.0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -43,7 +44,7 @@ class Directory:
         self.problem = ""
         self._inotify = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._inotify < 0:
-            log.warning("inotify: %s; scanning instead", os.strerror(ctypes.get_errno()))
+            log.warning("inotify: %s; scanning once a second", os.strerror(ctypes.get_errno()))
         else:
             self._loop.add_reader(self._inotify, self._read)
         self._scan()
@@ -65,8 +66,10 @@ class Directory:
                 pass
         self._scan()
 
-    def _scan(self) -> None:
-        """Read all directories. Each is watched before it is read, so that no change is missed."""
+    def _scan(self, pause_s: float = _LOOK_S) -> None:
+        """Read all directories. Each is watched before it is read, so that no change is missed.
+        `pause_s`: before the next look, if one is missing.
+        """
         children: set[ChildAddress] = set()
         workers: dict[tuple[str, str], Path] = {}
         complete = self._watch(self._root)
@@ -84,14 +87,14 @@ class Directory:
                 elif name.endswith(SOCKET) and (child := parse(directory, name)) is not None:
                     children.add(child)
         if not complete and self._timer is None:
-            self._timer = self._loop.call_later(_LOOK_S, self._look_again)
+            self._timer = self._loop.call_later(pause_s, self._look_again, pause_s)
         if (children, workers) != (self.children, self.workers):
             self.children, self.workers = children, workers
             self._changed()
 
-    def _look_again(self) -> None:
+    def _look_again(self, pause_s: float) -> None:
         self._timer = None
-        self._scan()
+        self._scan(min(2 * pause_s, _LOOK_MAX_S))
 
     def _directories(self) -> list[Path]:
         try:
