@@ -41,7 +41,7 @@ class FastLoop(asyncio.SelectorEventLoop):
 
 @pytest.mark.parametrize(
     ("kind", "there", "longest_s"),
-    [("_look_again", False, 1.0)],
+    [("_look_again", False, 1.0), ("_check_children", True, 0.05)],
 )
 def test_pause_between_two_looks_grows_while_a_call_waits(
     tmp_path: Path, kind: str, there: bool, longest_s: float
