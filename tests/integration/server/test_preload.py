@@ -73,6 +73,15 @@ def test_a_forked_worker_imports_nothing_of_the_runtime_by_itself(tmp_path: Path
         assert running.wait() == 0
 
 
+def test_modules_of_all_that_a_worker_can_have_are_imported(tmp_path: Path) -> None:
+    """They are named by texts: a wrong one would only be a line in the log, and no fork."""
+    text = '[metrics]\nlisten = "127.0.0.1:9464"\n[broker]\nurl = "redis://127.0.0.1"\n'
+    config = write_config(tmp_path, text, app="tests.integration.metrics.counted:app")
+    code = "from cordata.supervisor.preload import import_all; import_all(None, None)"
+    ended = python("-c", code, CORDATA_CONFIG=str(config))
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_fork_calls_at_its_end_what_the_application_registered(tmp_path: Path) -> None:
     environment = {"AT_IMPORT": f"atexit:{tmp_path / 'end'}"}
     with server(tmp_path, app=UNSHAREABLE, workers=1, environment=environment) as running:
