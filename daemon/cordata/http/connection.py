@@ -149,8 +149,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         exchange, self._exchange = self._exchange, None
-        if exchange is not None and not exchange.over:
-            exchange.end_early("the client left")
+        if exchange is not None:
+            exchange.connection_ended(by_stop=False)
         self._phase, self._buffer, self._body = LINGER, b"", None
         self.flow.resume_writing()
         self._on_closed(self)
@@ -361,7 +361,9 @@ class Connection(asyncio.BufferedProtocol):
             self.flow.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close at once, and cut off the request that is under way."""
+        if self._exchange is not None:
+            self._exchange.connection_ended(by_stop=True)
         self.flow.abort()
 
     # Deadlines

@@ -27,6 +27,8 @@ from cordata.steps import measured
 
 log = logger("cordata.http")
 
+#: Reasons of requests that end without a whole answer.
+_LEFT, _STOPPED = "the client left", "the server stopped"
 #: Body bytes that may wait for the application; beyond it the connection stops reading.
 _MAX_WAITING_BYTES = 65_536
 #: Rest of a body that is read and dropped after an early response, so that the connection stays.
@@ -149,7 +151,7 @@ class Exchange:
                 duration_s = server.loop.time() - self.begun_at
                 log.warning("%s is cut off after %.1f s", self._describe(), duration_s)
             self._abort(503, "cancelled", None)
-            self._count(503 if server.draining else CLIENT_GONE, server.loop.time())
+            self._count(self._unfinished_status(), server.loop.time())
             raise
         except BaseException as error:  # noqa: BLE001 - the boundary of one request
             self._fail(error)
@@ -163,6 +165,13 @@ class Exchange:
                 server.abandoned.pop(self.task, None)
             if server.draining:
                 server.ended.set()
+
+    def _unfinished_status(self) -> int:
+        """What to count for an application that was cancelled."""
+        if self.early_end != _STOPPED:
+            return CLIENT_GONE
+        begun = self._response if self.started else None
+        return begun.status if begun is not None else 503  # an endless stream has not failed
 
     def _describe(self) -> str:
         path = loggable_path(self.head.target, self.server.log.logged_segments)
@@ -350,7 +359,7 @@ class Exchange:
         elif self.over:
             self._report_response(None)
         elif self.client_left:
-            self._abort(CLIENT_GONE, "the client left", None)
+            self._abort(CLIENT_GONE, _LEFT, None)
         else:
             self._fail(Misuse("the application returned without a whole response"))
 
@@ -412,6 +421,11 @@ class Exchange:
         self.over = True
         self._wake()
         self._abandon()
+
+    def connection_ended(self, *, by_stop: bool) -> None:
+        """Its connection is closed: by the stop of the server, or it was lost."""
+        if not self.over:
+            self.end_early(_STOPPED if by_stop and not self.client_left else _LEFT)
 
     def _abandon(self) -> None:
         if self.task is not None and not self.task.done():

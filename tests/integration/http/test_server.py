@@ -26,12 +26,12 @@ from cordata import clock, trace
 from cordata.config.sections import HttpConfig
 from cordata.http import HttpServer
 from cordata.http.accept import Acceptor
-from cordata.http.asgi import AsgiApp, Receive, Scope, Send
+from cordata.http.asgi import DISCONNECT, AsgiApp, Receive, Scope, Send
 from cordata.http.connection import Connection
 from cordata.http.exchange import Exchange
 from cordata.metrics.file import MetricsFile
 from cordata.metrics.process import HttpMetrics
-from cordata.metrics.series import REQUESTS, http_series
+from cordata.metrics.series import CODES, REQUESTS, http_series
 
 CLOSE = b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 CHUNKED = b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -479,38 +479,92 @@ async def test_new_connections_are_left_to_others_while_draining() -> None:
         before.close()
 
 
+async def hang_for_ever(scope: Scope, receive: Receive, send: Send) -> None:
+    await asyncio.Event().wait()
+
+
+async def outlast_the_client(scope: Scope, receive: Receive, send: Send) -> None:
+    while (await receive())["type"] != DISCONNECT:
+        pass
+    scope["state"]["told"].set()
+    await asyncio.Event().wait()
+
+
+async def stream_for_ever(scope: Scope, receive: Receive, send: Send) -> None:
+    await send(start())
+    await send(body(b"data: x\n\n", more=True))
+    await asyncio.Event().wait()
+
+
 @asynccontextmanager
 async def stopped_during_a_request(
-    *, cut_off_s: float | None = None, metrics: HttpMetrics | None = None
+    app: AsgiApp = hang_for_ever,
+    *,
+    cut_off_s: float | None = None,
+    metrics: HttpMetrics | None = None,
 ) -> AsyncIterator[tuple[HttpServer, asyncio.Task[None], asyncio.StreamReader]]:
     """A server that was told to stop while a request hangs, its run, and what its client reads."""
-
-    async def hang(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.Event().wait()
-
     with listening() as sockets:
-        config = HttpConfig(drain_s=0)
-        server = HttpServer(http_only(hang), sockets, config, cut_off_s=cut_off_s, metrics=metrics)
-        stop = asyncio.Event()
+        stop, told = asyncio.Event(), asyncio.Event()
+        server = HttpServer(
+            http_only(app),
+            sockets,
+            HttpConfig(drain_s=0),
+            {"told": told},
+            cut_off_s=cut_off_s,
+            metrics=metrics,
+        )
         run = asyncio.create_task(server.run(stop))
         await server.ready.wait()
         reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
         writer.write(GET)
         await until_async(lambda: server.state.in_flight > 0)
+        if app is stream_for_ever:
+            await reader.readuntil(b"data: x")
+        if app is outlast_the_client:
+            writer.transport.abort()
+            await told.wait()
         stop.set()
         yield server, run, reader
         writer.close()
 
 
-async def test_request_that_outlasts_the_stop_is_cut_off_and_counted(tmp_path: Path) -> None:
-    file = MetricsFile(tmp_path, "worker@0", http_series())
-    metrics = HttpMetrics(file)
-    async with stopped_during_a_request(cut_off_s=0.1, metrics=metrics) as (server, run, reader):
+async def test_request_that_outlasts_the_stop_is_cut_off() -> None:
+    async with stopped_during_a_request(cut_off_s=0.1) as (server, run, reader):
         async with asyncio.timeout(60):
             await run
             assert await reader.read() == b""
         assert server.state.in_flight == 0
-    assert file.values[file.offset(REQUESTS.series(method="GET", code="5xx"))] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("app", "code", "span"),
+    [
+        (hang_for_ever, "5xx", (503, "the server stopped")),
+        # Else each stop of an application with streams would cause the alert of failed requests.
+        (stream_for_ever, "2xx", (200, "the server stopped")),
+        (outlast_the_client, "4xx", (499, "the client left")),
+    ],
+)
+async def test_request_that_a_stop_cuts_off_is_counted_as_what_its_client_got(
+    app: AsgiApp,
+    code: str,
+    span: tuple[int, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exported = Exported()
+    monkeypatch.setattr(trace, "exporter", exported)
+    file = MetricsFile(tmp_path, "worker@0", http_series())
+    metrics = HttpMetrics(file)
+    async with stopped_during_a_request(app, cut_off_s=0.1, metrics=metrics) as parts:
+        async with asyncio.timeout(60):
+            await parts[1]
+    found = [
+        (one, file.values[file.offset(REQUESTS.series(method="GET", code=one))]) for one in CODES
+    ]
+    assert [one for one in found if one[1]] == [(code, 1.0)]
+    assert exported.spans == [span]
 
 
 async def test_cancelling_cuts_requests_in_hand_off() -> None:
