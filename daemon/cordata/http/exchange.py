@@ -147,7 +147,8 @@ class Exchange:
             call = server.app(self._scope, self.receive, self.send)
             await measured("request", call, self._describe)
         except asyncio.CancelledError:
-            if server.draining:  # by the stop, also if its client has left
+            if server.draining and server.cut_off_lines:  # by the stop
+                server.cut_off_lines -= 1
                 duration_s = server.loop.time() - self.begun_at
                 log.warning("%s is cut off after %.1f s", self._describe(), duration_s)
             self._abort(503, "cancelled", None)

@@ -23,6 +23,8 @@ from cordata.metrics.process import HttpMetrics
 _READ_BYTES = 65_536
 #: Calls of `TurnQueue` in one turn of the event loop: each takes about 0.1 ms.
 _CALLS_PER_TURN = 4
+#: They show which endpoints hang. Each open stream is cut off, and the log has the number of all.
+_CUT_OFF_LINES = 20
 _EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 
 
@@ -53,6 +55,8 @@ class ServerState:
         #: Where requests are counted; None: nowhere.
         self.metrics = metrics
         self.draining = False
+        #: Lines that the log may still get, one for each request that the stop cuts off.
+        self.cut_off_lines = _CUT_OFF_LINES
         #: The Date field, made once a second.
         self.date_line = date_line(clock.now().timestamp())
         self.connection_count = 0

@@ -537,6 +537,30 @@ async def test_request_that_outlasts_the_stop_is_cut_off() -> None:
         assert server.state.in_flight == 0
 
 
+async def test_some_of_many_requests_that_a_stop_cuts_off_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with listening() as sockets:
+        stop, config = asyncio.Event(), HttpConfig(drain_s=0)
+        server = HttpServer(http_only(hang_for_ever), sockets, config, cut_off_s=0.1)
+        run = asyncio.create_task(server.run(stop))
+        await server.ready.wait()
+        writers = []
+        for _ in range(30):
+            _, writer = await asyncio.open_connection(*sockets[0].getsockname())
+            writer.write(GET)
+            writers.append(writer)
+        await until_async(lambda: server.state.in_flight == len(writers))
+        stop.set()
+        async with asyncio.timeout(60):
+            await run
+        for writer in writers:
+            writer.close()
+    texts = [record.getMessage() for record in caplog.records]
+    assert sum("request GET /x is cut off after" in text for text in texts) == 20
+    assert any("30 requests and 30 connections cut off" in text for text in texts)
+
+
 @pytest.mark.parametrize(
     ("app", "code", "span"),
     [
