@@ -91,7 +91,9 @@ class ProcessLeaseService:
                             log.debug("nothing can be reclaimed: %s", error)
                             await self._wake.wait(1.0)
                             continue
-                        await self._wake.wait(self._look_s)
+                        grace_s = self._grace_deadline - clock.monotonic()
+                        look_s = min(self._look_s, grace_s) if grace_s > 0 else self._look_s
+                        await self._wake.wait(look_s)
             await self._leave()
         finally:
             for process_id in list(self._watched):

@@ -263,6 +263,25 @@ async def test_claims_of_a_hanging_process_are_taken_back_when_its_lease_expires
         assert states == [("ready", 0, None)] * 2
 
 
+async def test_claims_of_the_dead_are_taken_back_as_soon_as_a_worker_has_waited_after_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_lease, "_GRACE_S", 0.3)
+    rarely = replace(QUICK, poll_s=3600.0, process_lease_s=7200.0)
+    async with opened(tmp_path) as store:
+        await registered(store, {"t.take": "thing.done"})
+        await joined(store, "dead", lease_s=-1.0)
+        await publish(store, 1)
+        queue = queue_of(store, "dead")
+        assert (await queue.settle_and_claim([], {"t.take": ClaimLimit(10, 10)})).messages
+        async with running(build(store, tmp_path, App("t"), rarely)):
+            await until(lambda: _is_given_back(store))
+
+
+async def _is_given_back(store: Store) -> bool:
+    return all(row["state"] != "claimed" for row in await rows(store, "messages"))
+
+
 async def test_claims_of_the_living_stay_theirs_when_a_worker_started_while_the_disk_was_full(
     tmp_path: Path,
 ) -> None:
