@@ -29,7 +29,7 @@ log = logger("cordata.local")
 #: Between attempts to listen.
 _RETRY_S = 2.0
 #: After the stop, clients may read for so long: the service is among the last to stop.
-_CUT_OFF_S = 2.0
+_CUT_OFF_S = 1.0
 #: Operators and their programs are few.
 _LIMITS = HttpConfig(max_connections=64, max_body_bytes=4096, drain_s=0.0)
 
