@@ -22,7 +22,7 @@ from alpinehub.accounts import add_account, grant, revoke
 from alpinehub.customers.erasure import Reason, erase
 from alpinehub.customers.search import find
 from alpinehub.hotels import NewHotel, add_hotel
-from alpinehub.requests import listing
+from alpinehub.requests import actions, listing
 from alpinehub.requests.listing import RequestFilter
 from alpinehub.sources import add_source
 
@@ -85,6 +85,28 @@ async def test_erased_request_cannot_be_sent_again(tmp_path: Path, run: Run) -> 
         await forget_person(hub)
         assert "was erased" in (await run("requests", "resend", one, code=1)).err
         assert await waiting(hub) == []
+
+
+async def test_withdrawn_request_is_for_no_account_that_did_not_get_it(tmp_path: Path) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        got, unsent = await book(hub, 1), ""
+        await take(hub)
+        unsent = await book(hub, 2)
+        for one in (got, unsent):
+            await actions.cancel(store, one, account=None, by="eva")
+        await login(hub, "late")
+        assert await waiting(hub, user="late") == []
+        assert await selected(hub, "late") == []
+        assert await waiting(hub) == [] and await selected(hub) == [got]
+        await actions.resend(store, unsent, account="late", by="eva")
+        assert await selected(hub, "late") == [unsent] and await selected(hub) == [got]
+        await login(hub, "another")
+        assert await selected(hub, "another") == []  # sent again to one account only
+        await actions.resend(store, unsent, account=None, by="eva")
+        await login(hub, "later")
+        assert await selected(hub, "later") == [unsent]
+        assert len(await waiting(hub)) == len(await waiting(hub, user="later")) == 1
 
 
 async def test_stay_that_is_over_is_for_no_account_that_comes_later(tmp_path: Path) -> None:
