@@ -296,8 +296,10 @@ class Play:
             return
         name = self.random.choice(open_ones)
         self.log.append(f"cancel {name} at its hotel")
-        await actions.cancel_at_hotel(self.hub.ctx.store, name, by="test")
+        done = await actions.cancel_at_hotel(self.hub.ctx.store, name, by="test")
         self.model.add_version(name, "cancelled")
+        readers = sorted(self.model.readers[self.model.made[name].hotel])
+        assert done.accounts == [who for who in readers if self.model.is_needed(who, name)]
 
     async def stored(self) -> dict[tuple[str, str, int], Row]:
         rows = await self.hub.rows(
