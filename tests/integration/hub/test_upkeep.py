@@ -108,6 +108,18 @@ async def test_upkeep_of_customers_ends_while_new_ones_keep_coming(
         assert await duplicates.merge_duplicates(hub.ctx.store) == 1
 
 
+async def test_upkeep_of_customers_goes_on_after_each_full_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def step(store: Store, after: int) -> list[int]:
+        return [one for one in range(1, 6) if one > after][:2]
+
+    monkeypatch.setattr(duplicates, "STEP", 2)
+    monkeypatch.setattr(duplicates, "process_step", step)
+    async with open_hub(tmp_path) as hub, asyncio.timeout(60):
+        assert await duplicates.merge_duplicates(hub.ctx.store) == 5
+
+
 async def test_ready_says_why_when_it_is_not(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         assert (await hub.call("GET", "/api/ready", [])).status == 200
