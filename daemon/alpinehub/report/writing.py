@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
 # Each name is that of a count, and of its label in `Words`.
-#: The rows of the day; parts of the first; those that are left out if they are 0.
+#: The rows of the day.
 _ROWS = (
     *("received", "requests", "reservations", "leads", "changes", "cancellations"),
     *("duplicates", "repeated", "tests", "spam", "delivered", "acknowledged", "rejected"),
     *("errors", "review"),
 )
+#: Rows that are parts of the first, and rows that are left out if they are 0.
 _PARTS, _RARE = ("requests", "reservations", "leads"), ("leads", "tests", "spam")
-#: The columns of the days that had no report; the kinds of requests of one source.
+#: The columns of the days that had no report.
 _COLUMNS = ("received", "changes", "cancellations", "delivered", "acknowledged", "rejected")
+#: The kinds of requests of one source.
 _KINDS = ("requests", "reservations", "leads", "cancellations")
 
 
