@@ -269,6 +269,6 @@ def _readable(text: str) -> str:
         with suppress(ValueError, RecursionError):  # parse_int: int reads 4300 digits at most
             text = json.dumps(json.loads(text, parse_int=str), ensure_ascii=False)
         text = _ESCAPE.sub("\n", text)
-    if "%" in text:
+    if "%" in text or ("+" in text and not is_json):
         text = f"{text}\n{unquote(text) if is_json else unquote_plus(text)}"
     return text.lower()
