@@ -20,11 +20,11 @@ _SECRET = re.compile(r"[\x21-\x7e]{1,256}")
 KINDS = ("generic", "wix", "google", "form")
 #: Kinds with the secret in the path, after the hotel; the log shows the path without it.
 _IN_PATH = ("wix", "form")
-#: Options of a form and their allowed values.
+#: Options of a form: their allowed values, and what they are.
 _OPTION = {
-    "honeypot": re.compile(r"[\x21-\x7e]{0,64}"),
-    "redirect": re.compile(r"(https?://[\x21-\x7e]{1,2000})?"),
-    "proof_of_work": re.compile(r"([1-9]|1[0-9]|2[0-4])?"),
+    "honeypot": (re.compile(r"[\x21-\x7e]{0,64}"), "the name of a field"),
+    "redirect": (re.compile(r"(https?://[\x21-\x7e]{1,2000})?"), "an http or https URL"),
+    "proof_of_work": (re.compile(r"([1-9]|1[0-9]|2[0-4])?"), "a number of bits from 1 to 24"),
 }
 OPTIONS = tuple(_OPTION)
 _PATH_SECRET = re.compile(r"(?=.*[0-9])[A-Za-z0-9_-]{20,128}")
@@ -238,10 +238,14 @@ def write_options(kind: str, options: Mapping[str, str], before: str | None) -> 
     for name, value in options.items():
         if name not in OPTIONS:
             raise Unusable(
-                f"there is no option {name!r}", hint=nearest(name, list(OPTIONS)) or str(OPTIONS)
+                f"there is no option {name!r}",
+                hint=nearest(name, list(OPTIONS)) or f"one of {', '.join(OPTIONS)}",
             )
-        if not _OPTION[name].fullmatch(value):
-            raise Unusable(f"option {name}: {value!r} is not a valid value")
+        allowed, what = _OPTION[name]
+        if not allowed.fullmatch(value):
+            raise Unusable(
+                f"option {name}: {value!r} is not {what}", hint="an empty one removes it"
+            )
         merged[name] = value
     return json.dumps(merged) if merged else None
 
