@@ -62,7 +62,9 @@ def sample(
     if kind == "google":
         return _json(_google(number, secret, odd))
     if kind == "form":
-        fields = _form(_WORDS[language], language, *stay) | {"website_url": "x" if odd else ""}
+        fields = _form(_WORDS[language], language, number, *stay) | {
+            "website_url": "x" if odd else ""
+        }
         return Sample("application/x-www-form-urlencoded", urlencode(fields).encode())
     return _json(_generic(_WORDS[language], hotel, language, number, *stay))
 
@@ -128,8 +130,11 @@ def _google(number: str, secret: str, test: bool) -> dict[str, object]:
     }
 
 
-def _form(words: _Words, language: str, arrival: date, departure: date) -> dict[str, str]:
+def _form(
+    words: _Words, language: str, number: str, arrival: date, departure: date
+) -> dict[str, str]:
     return {
+        "request_id": number,
         "name": "Eva Muster",
         "email": "eva.muster@example.com",
         "phone": "+39 333 1234567",
