@@ -13,8 +13,15 @@ import msgspec
 from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, pair
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox import actions
-from alpinehub.inbox.listing import STATES, InboxFilter, list_inbox, show_submission
+from alpinehub.inbox.listing import (
+    STATES,
+    InboxFilter,
+    list_inbox,
+    show_submission,
+    state_of,
+)
 from alpinehub.webhooks.fields import TARGETS, FieldMapping, decode, encode
+from alpinehub.webhooks.interpretation import Mapped
 from cordata import Context
 from cordata.terminal import (
     Group,
@@ -169,14 +176,21 @@ def map_(hub: Hub, /, hotel: str, source: str, file: Any, try_: int | None, **gi
         }
         if try_ is not None:
             found = await actions.try_mapping(ctx.store, try_, changed.mapping)
-            record["becomes"] = type(found).__name__.lower()
+            record["becomes"] = state_of(found)
             record["problems"] = list(getattr(found, "problems", ()))
+            if isinstance(found, Mapped) and found.data.arrival and found.data.departure:
+                record["arrival"] = found.data.arrival.isoformat()
+                record["departure"] = found.data.departure.isoformat()
         return record
 
     record = hub.run(act)
     sentence = printable(json.dumps(record["mapping"], ensure_ascii=False))
     if try_ is not None:
-        sentence += f"\n{try_} would be {record['becomes']}: {_listed(record['problems'])}"
+        sentence += f"\n{try_} would be {record['becomes']}"
+        if record["problems"]:
+            sentence += f": {_listed(record['problems'])}"
+        elif "arrival" in record:
+            sentence += f": {record['arrival']} to {record['departure']}"
     elif record["in_review"]:
         next_ = (
             f"`alpinehub inbox reprocess --hotel {hotel} --source {source}`"

@@ -10,7 +10,7 @@ from alpinehub.hotels import Unusable
 from alpinehub.inbox.processing import fields_of, interpreted
 from alpinehub.webhooks.field_names import target_of_key, target_of_label
 from alpinehub.webhooks.fields import OF_KIND, title
-from alpinehub.webhooks.interpretation import Mapped, Unmapped
+from alpinehub.webhooks.interpretation import Ignored, Mapped, Unmapped
 from cordata import Row, Store, Tx
 
 #: What `alpinehub inbox list --state` takes.
@@ -127,11 +127,19 @@ class Preview:
     problems: Sequence[str] = ()
 
 
+def state_of(found: Mapped | Unmapped | Ignored) -> str:
+    """The state of a submission that is interpreted so."""
+    if isinstance(found, Mapped):
+        return "mapped"
+    return "review" if isinstance(found, Unmapped) else "rejected"
+
+
 def preview_of(row: Row) -> Preview:
     """Interpret a submission by its source's mapping; stores nothing."""
     found, mapping = interpreted(row)
-    if isinstance(found, Mapped):
-        return Preview("mapped", mapping.revision)
+    problems: tuple[str, ...] = ()
     if isinstance(found, Unmapped):
-        return Preview("review", mapping.revision, found.problems)
-    return Preview("rejected", mapping.revision, (found.outcome,))
+        problems = found.problems
+    elif isinstance(found, Ignored):
+        problems = (found.outcome,)
+    return Preview(state_of(found), mapping.revision, problems)

@@ -56,7 +56,11 @@ async def test_submission_leaves_review_when_its_mapping_is_corrected(
         assert "`alpinehub inbox show ID`" in (await run("inbox", "map", "DEMO", "wix")).out
         fields = ("--field", "arrival=field:date_picker_a7c8")
         tried = await run("inbox", "map", "DEMO", "wix", *fields, "--try", "1", "--json")
-        assert tried.json["becomes"] == "mapped"
+        assert tried.json["becomes"] == "mapped" and tried.json["arrival"] == "2027-02-01"
+        tried = await run("inbox", "map", "DEMO", "wix", *fields, "--try", "1")
+        assert tried.out.endswith("\n1 would be mapped: 2027-02-01 to 2027-02-08\n")
+        tried = await run("inbox", "map", "DEMO", "wix", "--try", "2")
+        assert tried.out.endswith("\n2 would be review: not_json\n")
         assert await hub.one("SELECT mapping FROM source WHERE name = 'wix'") is None
         both = (*fields, "--field", "departure=field:date_picker_7e65")
         mapped = (await run("inbox", "map", "DEMO", "wix", *both, "--json")).json
