@@ -123,8 +123,6 @@ class StoreResult(msgspec.Struct, frozen=True):
     reservation_id: str
     #: duplicate: it had nothing new; no version and no event were written.
     outcome: Literal["new", "changed", "duplicate"]
-    #: The newest version of the reservation; 0: not looked up.
-    version: int = 0
 
 
 class UnknownReservation(Exception):
@@ -283,7 +281,7 @@ async def add_or_change(
             held = {"id": existing["id"], "version": existing["version"]}
             await tx.write("hold_reservation", rows=1, **held)
             await _add_inbox(tx, submission, existing["id"], "duplicate")
-        return StoreResult(str(existing["id"]), "duplicate", int(existing["version"]))
+        return StoreResult(str(existing["id"]), "duplicate")
     return await _change_reservation(tx, submission, prepared, existing)
 
 
@@ -330,7 +328,7 @@ async def _add_reservation(
     await _add_inbox(tx, submission, prepared.id, "new")
     res_status = next_res_status(data.status, None)
     await _add_version(tx, submission, prepared, prepared.id, 1, res_status)
-    return StoreResult(prepared.id, "new", 1)
+    return StoreResult(prepared.id, "new")
 
 
 async def _change_reservation(
@@ -361,7 +359,7 @@ async def _change_reservation(
     res_status = next_res_status(received.status, existing["status"])
     await _add_version(tx, submission, prepared, reservation_id, number, res_status)
     await _write_order(tx, submission, reservation_id)
-    return StoreResult(reservation_id, "changed", number)
+    return StoreResult(reservation_id, "changed")
 
 
 async def _find_customer(

@@ -13,13 +13,7 @@ import msgspec
 from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, pair
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox import actions
-from alpinehub.inbox.listing import (
-    STATES,
-    InboxFilter,
-    list_inbox,
-    show_submission,
-    state_of,
-)
+from alpinehub.inbox.listing import STATES, InboxFilter, list_inbox, show_submission, state_of
 from alpinehub.webhooks.fields import TARGETS, FieldMapping, decode, encode
 from alpinehub.webhooks.interpretation import Mapped
 from cordata import Context

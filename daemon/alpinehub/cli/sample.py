@@ -62,9 +62,7 @@ def sample(
     if kind == "google":
         return _json(_google(number, secret, odd))
     if kind == "form":
-        fields = _form(_WORDS[language], language, number, *stay) | {
-            "website_url": "x" if odd else ""
-        }
+        fields = _form(_WORDS[language], language, number, *stay, odd)
         return Sample("application/x-www-form-urlencoded", urlencode(fields).encode())
     return _json(_generic(_WORDS[language], hotel, language, number, *stay))
 
@@ -131,10 +129,11 @@ def _google(number: str, secret: str, test: bool) -> dict[str, object]:
 
 
 def _form(
-    words: _Words, language: str, number: str, arrival: date, departure: date
+    words: _Words, language: str, number: str, arrival: date, departure: date, robot: bool
 ) -> dict[str, str]:
     return {
         "request_id": number,
+        "website_url": "x" if robot else "",
         "name": "Eva Muster",
         "email": "eva.muster@example.com",
         "phone": "+39 333 1234567",
