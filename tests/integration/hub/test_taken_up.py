@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,15 @@ async def map_stay(hub: Hub) -> None:
 
 def die(*_: object, **__: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def failing(error: Exception) -> Callable[..., Awaitable[None]]:
+    """Stands for a function that raises this."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
 
 
 async def post_and_die(directory: Path, when: str, answered: Any) -> None:
@@ -124,12 +134,8 @@ async def test_submission_is_to_be_sent_again_when_the_store_is_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_lenient(tmp_path) as hub:
-
-        async def busy(*_: Any, **__: Any) -> Any:
-            raise StoreUnavailable("somebody else held it for too long")
-
         with monkeypatch.context() as patched:
-            patched.setattr(receive, "store_in_unit", busy)
+            patched.setattr(receive, "store_in_unit", failing(StoreUnavailable("held too long")))
             answer = await post_wix(hub)
         assert answer.status == 503 and b"retry-after" in answer.headers
         assert await hub.one("SELECT count(*) FROM inbox") == 0
@@ -142,12 +148,8 @@ async def test_submission_waits_for_a_person_when_a_constraint_refuses_it_each_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_lenient(tmp_path) as hub:
-
-        async def refused(*_: Any, **__: Any) -> Any:
-            raise Conflict("a constraint that the hub does not know")
-
         with monkeypatch.context() as patched:
-            patched.setattr(receive, "store_in_unit", refused)
+            patched.setattr(receive, "store_in_unit", failing(Conflict("no rule of the hub")))
             assert (await post_wix(hub)).status == 200
             assert (await post_form(hub)).status == 200
         rows = await hub.rows("SELECT state, error FROM inbox")
@@ -161,12 +163,8 @@ async def test_submission_is_accepted_when_the_shape_of_its_form_cannot_be_store
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     async with open_lenient(tmp_path) as hub:
-
-        async def wrong(*_: Any, **__: Any) -> Any:
-            raise error
-
         with monkeypatch.context() as patched:
-            patched.setattr("alpinehub.webhooks.form_shapes._add", wrong)
+            patched.setattr("alpinehub.webhooks.form_shapes._add", failing(error))
             assert (await post_wix(hub)).status == 200
         assert await hub.one("SELECT count(*) FROM reservation") == 1
         assert await hub.one("SELECT count(*) FROM form") == 0
