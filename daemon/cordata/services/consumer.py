@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 
@@ -46,7 +46,13 @@ from cordata.log import logger, plural
 from cordata.metrics.process import Outcomes
 from cordata.registry import Handler
 from cordata.services.attempt import Attempts
-from cordata.services.handler_call import Sentinel, after, log_cut_off, log_ignored_cancellation
+from cordata.services.handler_call import (
+    CLEANUP_S,
+    after,
+    keep_running,
+    log_cut_off,
+    log_ignored_cancellation,
+)
 from cordata.services.loop import SPACING_S, Pace, WakeEvent, background, wake_on
 
 log = logger("cordata.engine")
@@ -110,12 +116,10 @@ class ConsumerService:
         self._timer: asyncio.Handle | None = None
         #: Loop time at which it does.
         self._timer_at = 0.0
-        #: Slots whose task has not ended.
-        self._open_slots = 0
+        #: The tasks of all slots.
+        self._slots: list[asyncio.Task[None]] = []
         self._cut_off_s = cut_off_s
         self._cut_off = False
-        #: While it runs: shows whether all its tasks are cancelled.
-        self._sentinel: Sentinel | None = None
         #: Whether a finished run was as long as a run may be: the next messages of its key can only
         #: be claimed when it is settled, so the next pass does not wait.
         self._key_may_have_more = False
@@ -144,19 +148,15 @@ class ConsumerService:
             background(self._broker.listen(types, self._on_messages, self._wake.set)),
             asyncio.TaskGroup() as tasks,
         ):
-            self._sentinel = sentinel = Sentinel(tasks, self._log_ignored_cancellation)
-            slots = []
             for group in self._groups.values():
                 for _ in range(group.concurrency):
-                    self._open_slots += 1
-                    slots.append(tasks.create_task(self._run_slot(group)))
+                    self._slots.append(tasks.create_task(self._keep_slot(group)))
             await self._pump(stop)
             self._finished += map(give_back, self._broker.stop_claiming())
             for group in self._groups.values():  # each slot ends after its current message
                 self._finished += map(give_back, group.close())
-            with after(self._cut_off_s, lambda: self._cut_off_all(slots)):
+            with after(self._cut_off_s, self._cut_off_all):
                 await self._drain()
-            sentinel.dismiss()
         await self._broker.leave()
 
     def _on_messages(self) -> None:
@@ -250,8 +250,8 @@ class ConsumerService:
         return not others or (since is not None and clock.monotonic() - since > _SUSPECT_WAIT_S)
 
     def _is_cancelled(self) -> bool:
-        """Whether the stop cancels all slots; if not, a handler has cancelled its own slot."""
-        return self._cut_off or self._sentinel is None or self._sentinel.ending()
+        """Whether all slots are cancelled; if not, a handler has cancelled the task it runs in."""
+        return self._cut_off or any(slot.cancelling() for slot in self._slots)
 
     def _back_off(self, error: StoreUnavailable) -> float:
         self._failures += 1
@@ -259,34 +259,36 @@ class ConsumerService:
             log.warning("messages wait: %s", error)
         return _BACKOFF.delay_s(self._failures)
 
+    async def _keep_slot(self, group: _Group) -> None:
+        try:
+            await keep_running(lambda: self._run_slot(group), lambda: group.closed)
+        finally:
+            self._wake.set()
+
     async def _run_slot(self, group: _Group) -> None:
         """Handle runs of a group, one after the other, until the group is closed."""
-        try:
-            while (run := await group.take(self._is_cancelled)) is not None:
-                begun = clock.monotonic()
-                try:
-                    count = await self._handle(group, run)
-                except BaseException:
-                    group.free_slot(run)
-                    raise
-                group.finish(run, clock.monotonic() - begun, count)
-                key_may_have_more = run[0].order_key is not None and len(run) >= group.run_length()
-                self._key_may_have_more |= key_may_have_more
-                if (
-                    key_may_have_more
-                    or run[0].suspect
-                    or (group.more and group.claim_limit() is not None)
-                ):
-                    self._wake.set()  # the pump has to claim anyway
-                else:
-                    self._wake_after(SPACING_S)  # to settle it together with others
-                # Background work gives the loop away after each run: if its handlers never wait, a
-                # long backfill would delay live events. These skip it: it costs a turn of the loop.
-                if run[0].priority < 0:
-                    await _ignoring_stray_cancellation(asyncio.sleep(0), self._is_cancelled)
-        finally:
-            self._open_slots -= 1
-            self._wake.set()
+        while (run := await group.take()) is not None:
+            begun = clock.monotonic()
+            try:
+                count = await self._handle(group, run)
+            except BaseException:
+                group.free_slot(run)
+                raise
+            group.finish(run, clock.monotonic() - begun, count)
+            key_may_have_more = run[0].order_key is not None and len(run) >= group.run_length()
+            self._key_may_have_more |= key_may_have_more
+            if (
+                key_may_have_more
+                or run[0].suspect
+                or (group.more and group.claim_limit() is not None)
+            ):
+                self._wake.set()  # the pump has to claim anyway
+            else:
+                self._wake_after(SPACING_S)  # to settle it together with others
+            # Background work gives the loop away after each run: if its handlers never wait, a long
+            # backfill would delay live events. These skip it: it costs a turn of the loop.
+            if run[0].priority < 0:
+                await asyncio.sleep(0)
 
     async def _handle(self, group: _Group, run: Run) -> int:
         """Handle a run until a message has to be tried again or the role stops, and give back the
@@ -314,14 +316,15 @@ class ConsumerService:
                 return count
         return len(run)
 
-    def _cut_off_all(self, slots: Sequence[asyncio.Task[None]]) -> None:
+    def _cut_off_all(self) -> None:
         """Cancel handlers that still run: their messages are handled again by another process."""
         self._cut_off = True
         for name, group in self._groups.items():
             if group.running:
                 log_cut_off(name, len(group.running))
-        for slot in slots:
+        for slot in self._slots:
             slot.cancel()
+        asyncio.get_running_loop().call_later(CLEANUP_S, self._log_ignored_cancellation)
 
     def _log_ignored_cancellation(self) -> None:
         for name, group in self._groups.items():
@@ -335,14 +338,14 @@ class ConsumerService:
         messages, as from a dead process, and handles them again; the mark prevents a second effect.
         """
         deadline: float | None = None
-        while self._open_slots or self._finished:
+        while self._has_open_slots() or self._finished:
             self.heartbeat.touch()
             try:
                 if self._finished:
                     await self._settle_and_claim({})
             except StoreUnavailable as error:
                 pause_s, now = self._back_off(error), clock.monotonic()
-                if not self._open_slots:
+                if not self._has_open_slots():
                     deadline = now + _SETTLE_S if deadline is None else deadline
                     if now >= deadline:
                         count = len(self._finished)
@@ -350,8 +353,11 @@ class ConsumerService:
                         return
                     pause_s = min(pause_s, deadline - now)
                 await self._wake.wait(pause_s)
-            if self._open_slots:
+            if self._has_open_slots():
                 await self._wake.wait(1.0)  # a slot wakes it; the time is for the heartbeat
+
+    def _has_open_slots(self) -> bool:
+        return not all(slot.done() for slot in self._slots)
 
 
 class _Group:
@@ -432,10 +438,8 @@ class _Group:
                 self._wake_slot()
         return ()
 
-    async def take(self, is_cancelled: Callable[[], bool]) -> Run | None:
-        """Wait for the next run, for a free slot. None: the group is closed. `is_cancelled`:
-        whether the slots are cancelled.
-        """
+    async def take(self) -> Run | None:
+        """Wait for the next run, for a free slot. None: the group is closed."""
         while not self.closed:
             if (run := self._next()) is not None:
                 self.running[id(run)] = run
@@ -445,7 +449,7 @@ class _Group:
                 return run
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._free_slots.append(future)
-            await _ignoring_stray_cancellation(future, is_cancelled)
+            await future
         return None
 
     def finish(self, run: Run, duration_s: float, count: int) -> None:
@@ -499,21 +503,6 @@ class _Group:
             if not future.done():  # else the slot was cancelled
                 future.set_result(None)
                 return
-
-
-async def _ignoring_stray_cancellation(
-    awaitable: Awaitable[None], is_cancelled: Callable[[], bool]
-) -> None:
-    """Await, for a slot. If it is cancelled and the others are not (`is_cancelled`), a handler did
-    it: something that it left behind cancels the task that it ran in. Then the slot goes on.
-    """
-    try:
-        await awaitable
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or is_cancelled():
-            raise
-        task.uncancel()
 
 
 def _is_low(run: Run) -> bool:

@@ -1,14 +1,14 @@
 """Calls functions of the application so that an error of one fails only that call.
 
 `call` runs the function in a new task. `call_here` runs it in the caller's task, which is several
-times faster for a handler that never waits; a Sentinel then shows whether the handler or the
-caller was cancelled. `EventAttempt` is one attempt at an event.
+times faster for a handler that never waits; `is_cancelled` then says whether the caller or the
+handler itself cancelled that task. `EventAttempt` is one attempt at an event.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from cordata.unawaited import require_awaits
 log = logger("cordata.engine")
 
 #: Time for the cleanup of a cancelled handler, before a warning that it still runs.
-_CLEANUP_S = 1.0
+CLEANUP_S = 1.0
 
 
 async def call(
@@ -41,33 +41,17 @@ async def call(
     return limit.error_of(asyncio.CancelledError() if task.cancelled() else task.result())
 
 
-class Sentinel:
-    """A task in a group that is cancelled only when all tasks of the group are cancelled."""
+async def keep_running(
+    loop: Callable[[], Coroutine[Any, Any, None]], is_over: Callable[[], bool]
+) -> None:
+    """Run `loop`, which calls handlers, in an inner task, until `is_over()`.
 
-    def __init__(self, group: asyncio.TaskGroup, on_ignored: Callable[[], object]) -> None:
-        """`on_ignored` is called when all were cancelled and have had time for their cleanup:
-        some may have ignored it.
-        """
-        self._on_ignored = on_ignored
-        self._dismissed = False
-        self._task = group.create_task(self._wait())
-
-    def ending(self) -> bool:
-        """Whether all tasks of the group are being cancelled."""
-        return self._task.cancelling() > 0 or self._task.done()
-
-    def dismiss(self) -> None:
-        """End the sentinel: the other tasks have ended in order."""
-        self._dismissed = True
-        self._task.cancel()
-
-    async def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.create_future()
-        finally:
-            if not self._dismissed:
-                loop.call_later(_CLEANUP_S, self._on_ignored)
+    A handler may cancel the task that it runs in, or leave something behind that does it later.
+    Then `loop` runs in another one. Cancelling the caller's task cancels the inner one.
+    """
+    while not is_over():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(loop())
 
 
 async def call_here(
@@ -210,7 +194,7 @@ class _Limit:
     def _expire(self) -> None:
         self.expired = True
         self._task.cancel()
-        self._timer = asyncio.get_running_loop().call_later(_CLEANUP_S, self._tell)
+        self._timer = asyncio.get_running_loop().call_later(CLEANUP_S, self._tell)
 
     def _tell(self) -> None:
         log_ignored_cancellation(self._name, f"its {self._timeout_s:g} s were over")

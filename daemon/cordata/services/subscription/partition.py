@@ -34,7 +34,7 @@ from cordata.eventstore.partition import Partitions, PartitionState
 from cordata.eventstore.record import stored
 from cordata.log import error_places, error_summary, fields, logger
 from cordata.metrics.process import Outcomes
-from cordata.services.handler_call import EventAttempt
+from cordata.services.handler_call import EventAttempt, keep_running
 from cordata.services.loop import WakeEvent
 from cordata.services.subscription.crash import CrashedAttempts, RunningAttempts
 from cordata.store import Row
@@ -162,9 +162,7 @@ class PartitionRunner:
     async def run(self) -> None:
         """Handle events until stopped, in an inner task: a handler may cancel that one."""
         self._task = asyncio.current_task()
-        while not self.stopping:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._handle_all())
+        await keep_running(self._handle_all, lambda: self.stopping)
 
     async def handle_next(self) -> None:
         """Handle the first event of the queue, and act on the result."""
