@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import signal
 import statistics
@@ -62,10 +61,9 @@ async def left(store: Store, group: str) -> bool:
     """
 
     async def unit(tx: Tx) -> bool:
-        return bool(
-            await tx.fetch_all("queue.ready", groups=json.dumps([group]))
-            or await tx.fetch_all("queue.owners")
-        )
+        ready = await tx.fetch_one("metrics.ready", group=group, limit=1)
+        assert ready is not None
+        return bool(ready["count"] or await tx.fetch_all("queue.owners"))
 
     return await store.read(unit)
 

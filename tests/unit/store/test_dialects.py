@@ -21,6 +21,7 @@ STORES_OWN = {
     "sqlite": {
         "queue.claim",
         "queue.claimed",
+        "queue.ready",
         "queue.mark_done",
         "queue.delete_done",
     },

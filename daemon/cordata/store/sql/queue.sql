@@ -78,16 +78,6 @@ SELECT (SELECT next_at FROM message WHERE state = 'scheduled' ORDER BY next_at L
                            c.state = 'claimed' OR c.state = 'ready' AND c.position < m.position)))
               ) AS suspects;
 
--- name: queue.ready
--- Groups with messages to claim; of a keyed group perhaps none can be claimed now.
-SELECT g."group" FROM consumer_group AS g
-WHERE g."group" IN :groups[text] AND (
-    EXISTS (SELECT 1 FROM message AS m
-            WHERE m."group" = g."group" AND m.state = 'ready' AND m.key IS NULL AND NOT m.suspect)
-    OR g.keyed AND EXISTS (
-        SELECT 1 FROM message AS m
-        WHERE m."group" = g."group" AND m.state = 'ready' AND m.key IS NOT NULL));
-
 -- name: queue.delete
 -- Deletes a handled message, in the transaction of its effect.
 DELETE FROM message

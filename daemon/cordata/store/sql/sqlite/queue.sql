@@ -18,6 +18,16 @@ UPDATE message SET state = 'ready' WHERE (event_id, "group") IN (
     SELECT event_id, "group" FROM message
     WHERE state = 'scheduled' AND next_at <= :now_us ORDER BY next_at LIMIT :limit);
 
+-- name: queue.ready
+-- Groups with messages to claim; of a keyed group perhaps none can be claimed now.
+SELECT g."group" FROM consumer_group AS g
+WHERE g."group" IN :groups[text] AND (
+    EXISTS (SELECT 1 FROM message AS m
+            WHERE m."group" = g."group" AND m.state = 'ready' AND m.key IS NULL AND NOT m.suspect)
+    OR g.keyed AND EXISTS (
+        SELECT 1 FROM message AS m
+        WHERE m."group" = g."group" AND m.state = 'ready' AND m.key IS NOT NULL));
+
 -- name: queue.claim
 -- Claims messages of one group without a key, by priority and then by age.
 UPDATE message SET
