@@ -184,7 +184,9 @@ class Queue(Broker):
 
     async def _settle_done(self, tx: Tx, messages: Sequence[Message]) -> None:
         if self._store.dialect == "postgres" and messages:
-            settled = json.dumps([[m.event_id, m.group, m.claim] for m in messages])
+            settled = json.dumps(
+                [{"event_id": m.event_id, "group": m.group, "claim": m.claim} for m in messages]
+            )
             await tx.write("queue.done", settled=settled, now_us=tx.now_us)
             return
         claims = defaultdict[tuple[str, int], list[str]](list)

@@ -52,7 +52,7 @@ _PARAMS: dict[str, object] = {
     "owner": "me",
     "payload": "{}",
     "priority": 0,
-    "settled": json.dumps([[one, "g", 7] for one in _IDS]),
+    "settled": json.dumps([{"event_id": one, "group": "g", "claim": 7} for one in _IDS]),
     "suspect": False,
     "type": "a",
     "uncounted": 0,

@@ -161,15 +161,16 @@ FROM claimed AS m CROSS JOIN LATERAL (
 WHERE e.id = m.event_id;
 
 -- name: queue.done
--- `settled`: JSON list of [event_id, group, claim].
+-- `settled`: JSON list of objects.
 WITH gone AS (
     DELETE FROM message WHERE state = 'claimed' AND ctid = ANY (ARRAY(
-        SELECT m.ctid FROM json_array_elements(:settled::json) AS r
+        SELECT m.ctid
+        FROM json_to_recordset(:settled::json) AS r (event_id text, "group" text, claim bigint)
         CROSS JOIN LATERAL (
             SELECT ctid, event_id, "group", claim FROM message
-            WHERE (event_id, "group") >= (r ->> 0, r ->> 1)
+            WHERE (event_id, "group") >= (r.event_id, r."group")
             ORDER BY event_id, "group" LIMIT 1) AS m
-        WHERE m.event_id = r ->> 0 AND m."group" = r ->> 1 AND m.claim = (r ->> 2)::bigint))
+        WHERE m.event_id = r.event_id AND m."group" = r."group" AND m.claim = r.claim))
     RETURNING event_id, "group", attempts
 )
 INSERT INTO handled (event_id, "group", attempts, handled_at)
