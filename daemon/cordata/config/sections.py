@@ -66,8 +66,7 @@ class HttpConfig:
     #: After SIGTERM, responses have `Connection: close` for this long; then idle connections close.
     #: Then a client that reads nothing of a complete response for 10 s is cut off.
     drain_s: Annotated[float, Meta(ge=0, le=3600)] = 0.5
-    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are trusted, or Forwarded if none of
-    #: those is sent; "unix" for unix sockets.
+    #: Addresses or networks whose X-Forwarded-For/-Proto/-Host are trusted; "unix": unix sockets.
     trusted_proxies: tuple[str, ...] = ("unix",)
     #: One INFO line per accepted request.
     access_log: bool = False

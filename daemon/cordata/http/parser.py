@@ -70,9 +70,7 @@ _METHODS = {
     ).split()
 }
 #: Header fields that a proxy adds: see `proxy.TrustedProxies.forwarded`.
-FORWARDING = frozenset(
-    (b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host", b"forwarded")
-)
+FORWARDING = frozenset((b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-host"))
 #: Header fields that the server reads.
 _SERVER_FIELDS = FORWARDING | frozenset(
     (

@@ -1,4 +1,4 @@
-"""The peer of a connection, and trust in its X-Forwarded-* and Forwarded headers."""
+"""The peer of a connection, and trust in its X-Forwarded-* headers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-#: One element of a Forwarded header, and one parameter of an element (RFC 7239).
-_ELEMENT = re.compile(rb'(?:[^",]|"[^"]*")+')
-_PARAMETER = re.compile(rb'([A-Za-z]+)=(?:"([^"]*)"|([^";,]*))')
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 #: Entries of a proxy chain that are read, at most.
 _MAX_HOPS = 32
@@ -59,24 +56,18 @@ class TrustedProxies:
         """Client, scheme and host of the request, by its headers if the peer is trusted.
 
         `headers` has repeated fields joined with ", ". The client is the first address from the
-        right that is not trusted itself. Malformed values are ignored. Forwarded (RFC 7239) is read
-        only without X-Forwarded-*: a proxy that sets these passes Forwarded on unchecked.
+        right that is not trusted itself. Malformed values are ignored.
         """
         chain = headers.get(b"x-forwarded-for", b"")
         proto = headers.get(b"x-forwarded-proto", b"")
         host = headers.get(b"x-forwarded-host", b"")
-        standard = b"" if chain or proto or host else headers.get(b"forwarded", b"")
-        if len(chain) + len(proto) + len(host) + len(standard) > _MAX_CACHED:
-            return self._resolve(peer, chain, proto, host, standard)
-        return self._cached(peer, chain, proto, host, standard)
+        if len(chain) + len(proto) + len(host) > _MAX_CACHED:
+            return self._resolve(peer, chain, proto, host)
+        return self._cached(peer, chain, proto, host)
 
-    def _resolve(
-        self, peer: Peer, chain: bytes, proto: bytes, host: bytes, standard: bytes
-    ) -> Forwarded:
+    def _resolve(self, peer: Peer, chain: bytes, proto: bytes, host: bytes) -> Forwarded:
         if (peer.client[0] if peer.client else None) not in self:
             return peer.client, SCHEME, None
-        if standard:
-            chain, proto, host = _standard(standard)
         scheme, host = _last(proto).lower(), _last(host)
         return (
             self._client(peer.client, chain),
@@ -108,23 +99,6 @@ def peer_of(connection: socket.socket) -> Peer:
 def _without_mapping(address: str, port: int) -> tuple[str, int]:
     """The address with an IPv4-mapped IPv6 address (dual-stack socket) as IPv4."""
     return (address[7:] if address.startswith("::ffff:") and "." in address else address), port
-
-
-def _standard(value: bytes) -> tuple[bytes, bytes, bytes]:
-    """A Forwarded header as the values of X-Forwarded-For, -Proto and -Host.
-
-    All empty if a quotation mark is not closed: the parts are then ambiguous.
-    """
-    if value.count(b'"') % 2:
-        return b"", b"", b""
-    elements = _ELEMENT.findall(value)[-_MAX_HOPS:]
-    found = [
-        {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(element)}
-        for element in elements
-    ]
-    chain = b",".join(element.get(b"for", b"").strip(b" \t") or b"-" for element in found)
-    last = found[-1] if found else {}
-    return chain, last.get(b"proto", b""), last.get(b"host", b"")
 
 
 def _last(value: bytes) -> bytes:

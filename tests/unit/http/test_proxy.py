@@ -18,7 +18,6 @@ def forwarded(
         "for_": b"x-forwarded-for",
         "proto": b"x-forwarded-proto",
         "host": b"x-forwarded-host",
-        "standard": b"forwarded",
     }
     return proxies.forwarded(peer, {names[key]: v.encode() for key, v in headers.items()})
 
@@ -67,8 +66,6 @@ def test_headers_of_a_peer_that_is_not_trusted_are_ignored() -> None:
     for peer in (LOCAL, UNIX):
         found = forwarded(peer, proxies, for_="203.0.113.7", proto="https", host="evil.example")
         assert found == (peer.client, "http", None)
-        found = forwarded(peer, proxies, standard="for=203.0.113.7;proto=https;host=evil.example")
-        assert found == (peer.client, "http", None)
 
 
 def test_scheme_and_host_are_the_nearest_proxys() -> None:
@@ -81,36 +78,3 @@ def test_scheme_and_host_are_the_nearest_proxys() -> None:
 def test_scheme_and_host_are_not_believed_when_malformed() -> None:
     assert forwarded(UNIX, proto="javascript", host="a/b")[1:] == ("http", None)
     assert forwarded(UNIX, host="x" * 300 + " ")[2] == b"x" * 300
-
-
-@pytest.mark.parametrize(
-    ("standard", "client"),
-    [
-        ("for=203.0.113.7", "203.0.113.7"),
-        ('For="[2001:470::7]:4711";proto=https', "2001:470::7"),
-        ("for=1.1.1.1, for=203.0.113.7;by=10.0.0.2, for=10.0.0.2", "203.0.113.7"),
-        ('for=203.0.113.7, for="10.0.0.2:80"', "203.0.113.7"),
-        ("for=203.0.113.7, proto=https", "10.0.0.9"),  # the nearest proxy does not say who
-        ("for=203.0.113.7, for=_hidden", "10.0.0.9"),
-        ("for=203.0.113.7, for=unknown", "10.0.0.9"),
-        ('for=1.1.1.1;x=", for=203.0.113.7', "10.0.0.9"),  # an open quotation mark
-        ('x="for=1.1.1.1, for=2.2.2.2", for=203.0.113.7', "203.0.113.7"),
-        ("", "10.0.0.9"),
-    ],
-)
-def test_client_of_the_standard_header_is_the_first_that_is_not_trusted(
-    standard: str, client: str
-) -> None:
-    found = forwarded(LOCAL, standard=standard)[0]
-    assert isinstance(found, tuple)
-    assert found[0] == client
-
-
-def test_standard_header_counts_only_without_the_others() -> None:
-    told = "for=203.0.113.7;proto=https;host=evil.example"
-    assert forwarded(UNIX, standard=told) == (("203.0.113.7", 0), "https", b"evil.example")
-    assert forwarded(UNIX, standard=told, for_="198.51.100.1") == (
-        ("198.51.100.1", 0),
-        "http",
-        None,
-    )
