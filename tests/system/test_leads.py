@@ -204,7 +204,7 @@ def test_changed_form_waits_until_its_mapping_is_mended(story: Story) -> None:
     header = ("-H", "Content-Type: application/json")
     body = json.dumps(wix("rebuilt", **REBUILT))
     host.run("curl", "-fsS", *header, "-d", "@-", path, stdin=body)
-    agency.wait_for_mail("admin@example.com", "cannot be mapped", WIX.hotel)
+    agency.wait_for_mail("admin@example.com", "waits for review", WIX.hotel)
     agency.wait_for_mail("admin@example.com", "has changed", WIX.hotel)
     assert agency.poll(PMS) == []
     listed = agency.alpinehub("inbox", "list", "--state", "review", "--json")

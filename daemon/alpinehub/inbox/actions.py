@@ -15,6 +15,7 @@ from alpinehub.sources import require_source
 from alpinehub.webhooks import fields as mappings
 from alpinehub.webhooks.fields import FieldMapping
 from alpinehub.webhooks.interpretation import Ignored, Mapped, Unmapped
+from alpinehub.webhooks.problems import next_step
 from cordata import Context, Row, Store, Tx
 
 #: Submissions that are tried with a new mapping; more than the review list has.
@@ -132,12 +133,13 @@ async def accept(ctx: Context, inbox_id: int, *, by: str) -> str:
         raise Unusable(f"submission {inbox_id} is {row['state']}: it is not in the review list")
     found, _ = interpreted(row, accept=True)
     if not isinstance(found, Mapped):
-        problems = found.problems if isinstance(found, Unmapped) else (found.outcome,)
-        hint = "`alpinehub inbox map` says how its fields are read"
-        raise Unusable(
-            f"submission {inbox_id} cannot be accepted as it is: {', '.join(problems)}",
-            hint=hint if isinstance(found, Unmapped) else None,
-        )
+        if isinstance(found, Unmapped):
+            problems, of = found.problems, {"hotel": row["hotel"], "source": row["source"]}
+            what, hint = ", ".join(problems), next_step(problems, **of, id_=str(inbox_id))
+        else:
+            what = found.outcome
+            hint = f"`alpinehub inbox reprocess {inbox_id}` takes it off the review list"
+        raise Unusable(f"submission {inbox_id} cannot be accepted as it is: {what}", hint=hint)
     await settle(ctx, inbox_id, accepted_by=by)
     row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
     if row["state"] != "mapped":

@@ -24,6 +24,7 @@ from alpinehub.webhooks import form, google, wix
 from alpinehub.webhooks.days import read_day
 from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.fields import FieldMapping, FieldResolver, of_source
+from alpinehub.webhooks.problems import MAPPING_UNREADABLE
 from alpinehub.webhooks.stay import guests_of, order_of, stay_of
 from alpinehub.webhooks.submission import FormShape, Submission, Unreadable, shape_of
 from alpinehub.webhooks.values import (
@@ -285,7 +286,7 @@ def interpret_by(
     try:
         mapping = of_source(received.kind, stored)
     except msgspec.DecodeError:
-        return Unmapped(("mapping_unreadable",)), FieldMapping()
+        return Unmapped((MAPPING_UNREADABLE,)), FieldMapping()
     return interpret(received, mapping, hotel, accept=accept), mapping
 
 

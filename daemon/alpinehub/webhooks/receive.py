@@ -17,6 +17,7 @@ interpreted again when the hub is corrected.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 from msgspec import Struct
 
@@ -43,11 +44,9 @@ from alpinehub.webhooks.endpoint import (
 )
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
 from alpinehub.webhooks.interpretation import Ignored, Mapped, Received, Unmapped, interpret_by
+from alpinehub.webhooks.problems import HUB_ERROR, next_step
 from alpinehub.webhooks.submission import Unreadable
 from cordata import Context, StoreUnavailable, Tx, request_id
-
-#: The problem of a submission that cannot be interpreted or stored because of an error of the hub.
-HUB_ERROR = "hub_error"
 
 
 async def post_wix(request: WebhookRequest) -> Reply:
@@ -211,11 +210,13 @@ class _Unit(Struct, frozen=True):
 
 
 def _alert(ctx: Context, source: Source, found: Unmapped) -> None:
-    of = f"a submission of source {source.name} of hotel {source.hotel.code}"
-    waits = "`alpinehub inbox list --state review`"
-    if HUB_ERROR in found.problems:
-        text = f"an error of the hub keeps {of} in review: see the worker's log and {waits}"
-        ctx.alert("inbox-failed", text, ids=[source.hotel.code])
+    hotel, problems = source.hotel.code, found.problems
+    of = f"a submission of source {source.name} of hotel {hotel}"
+    if HUB_ERROR in problems:
+        cause, what = "inbox-failed", f"an error of the hub keeps {of} in review"
     else:
-        text = f"{of} cannot be mapped: {', '.join(found.problems[:10])}; see {waits}"
-        ctx.alert(f"unmapped:{source.id}", text, ids=[source.hotel.code])
+        cause = f"unmapped:{source.id}"
+        what = f"{of} waits for review: {', '.join(problems[:10])}"
+    wanted = f"--hotel {quote(hotel)} --source {quote(source.name)}"
+    step = next_step(problems, hotel=hotel, source=source.name, id_="ID")
+    ctx.alert(cause, f"{what}; `alpinehub inbox list {wanted}` shows its ID; {step}", ids=[hotel])

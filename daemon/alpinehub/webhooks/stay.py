@@ -22,6 +22,7 @@ from alpinehub.webhooks.days import (
 )
 from alpinehub.webhooks.field_names import plain
 from alpinehub.webhooks.fields import FieldResolver
+from alpinehub.webhooks.problems import PAST, TOO_LONG
 from alpinehub.webhooks.values import MAX_CHARS, NONE, line, read_count, read_language
 
 _NUMBERS = re.compile(r"[0-9]+")
@@ -259,9 +260,9 @@ def _checked(resolver: FieldResolver, arrival: date, departure: date) -> tuple[d
     if departure <= arrival:
         resolver.problems.append("invalid:departure")
     elif (departure - arrival).days > _MAX_NIGHTS and not resolver.accept:
-        resolver.problems.append("too_long:departure")
+        resolver.problems.append(TOO_LONG)
     if resolver.today is not None and arrival < resolver.today and not resolver.accept:
-        resolver.problems.append("past:arrival")
+        resolver.problems.append(PAST)
     return arrival, departure
 
 

@@ -176,7 +176,13 @@ async def test_operator_accepts_a_stay_that_is_past_or_very_long_and_nothing_els
         for number in ("1", "2"):
             done = await run("inbox", "accept", number, "--json")
             assert done.json["state"] == "mapped"
-        assert "invalid:departure" in (await run("inbox", "accept", "3", code=1)).err
+        failed = (await run("inbox", "accept", "3", code=1)).err
+        assert "cannot be accepted as it is: invalid:departure\n" in failed
+        assert "`alpinehub inbox map DEMO form --field TARGET=PLACE --try 3`" in failed
+        await post_wix(hub, body=b"{")
+        failed = (await run("inbox", "accept", "4", code=1)).err
+        assert "cannot be accepted as it is: not_json\n" in failed
+        assert "`alpinehub inbox reject 4 --reason TEXT`" in failed and "inbox map" not in failed
         assert "is mapped" in (await run("inbox", "accept", "1", code=1)).err
         assert await hub.one("SELECT count(*) FROM reservation") == 2
         details = await hub.rows("SELECT detail FROM reservation_history WHERE event = 'mapped'")

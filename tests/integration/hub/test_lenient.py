@@ -79,8 +79,39 @@ async def test_submission_that_cannot_be_mapped_is_in_review_and_told(
         assert await hub.one("SELECT count(*) FROM reservation") == 0
         told = [r for r in caplog.records if getattr(r, "cordata_fields", {}) or "map" in r.msg]
         text = caplog.text
-        assert "source wix of hotel DEMO cannot be mapped: ambiguous:arrival" in text, told
+        assert "source wix of hotel DEMO waits for review: ambiguous:arrival" in text, told
         assert "eva@" not in text and "Muster" not in text and PATH_SECRET not in text
+
+
+async def test_alert_about_a_submission_in_review_names_the_command_that_settles_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        for payload, problem, command in (
+            ({"body": b"{"}, "not_json", "`alpinehub inbox reject ID --reason TEXT`"),
+            (
+                {"payload": wix(field__number_7cf5="a few")},
+                "unreadable:adults",
+                "`alpinehub inbox map DEMO wix --field TARGET=PLACE --try ID`",
+            ),
+            (
+                {
+                    "payload": wix(
+                        submissions=[
+                            {"label": "Anreisedatum", "value": "01.02.2020"},
+                            {"label": "Abreisedatum", "value": "08.02.2020"},
+                        ]
+                    )
+                },
+                "past:arrival",
+                "`alpinehub inbox accept ID`",
+            ),
+        ):
+            caplog.clear()
+            assert (await post_wix(hub, **payload)).status == 200
+            assert f"waits for review: {problem}; " in caplog.text
+            assert command in caplog.text
+            assert "`alpinehub inbox list --hotel DEMO --source wix`" in caplog.text
 
 
 async def test_long_ids_are_compared_completely(tmp_path: Path) -> None:
