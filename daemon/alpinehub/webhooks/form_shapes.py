@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
+from shlex import quote
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -10,6 +12,7 @@ import msgspec
 from alpinehub.models import Source
 from alpinehub.webhooks.field_names import target_of_key, target_of_label
 from alpinehub.webhooks.submission import FormShape
+from alpinehub.webhooks.values import line
 from cordata import Context, Store, StoreUnavailable, Tx
 
 #: Most shapes stored of one form, and of all forms of a source: the address of an HTML form is
@@ -17,6 +20,9 @@ from cordata import Context, Store, StoreUnavailable, Tx
 MAX_SHAPES, MAX_OF_SOURCE = 50, 500
 #: Shapes that one process remembers, so that it does not look for them in the store each time.
 MAX_SEEN = 10_000
+#: Names of fields in an alert, of the new ones and of those that are gone.
+_LISTED = 10
+_is_plain = re.compile(r"(?!.*[0-9]{5})[\w ()'?!.,/-]+").fullmatch
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
 #: (id of the source, its form, hash of the shape) -> when this process last found it stored.
@@ -90,22 +96,29 @@ def _alert_of_change(
     parts = [f"{what} {_listed(of)}" for what, of in (("new:", new), ("gone:", gone)) if of]
     if not parts:
         return
-    hotel = source.hotel.code
+    hotel, of_source = source.hotel.code, f"{quote(source.hotel.code)} {quote(source.name)}"
+    wanted = f"--hotel {quote(hotel)} --source {quote(source.name)} --state all"
     ctx.alert(
         f"form-changed:{source.id}",
-        f"the form of source {source.name} of hotel {hotel} has changed ({'; '.join(parts)}); "
-        f"look whether its requests still say all: `alpinehub source show {hotel} {source.name}`",
+        f"fields of the form of source {source.name} of hotel {hotel} have changed: "
+        f"{'; '.join(parts)}. To see what the hub reads in a submission: `alpinehub inbox list "
+        f"{wanted}`, then `alpinehub inbox show ID`. If it does not recognise a field: `alpinehub "
+        f"inbox map {of_source} --field TARGET=PLACE --try ID`, then the same without --try "
+        "(`alpinehub inbox map --help` lists targets and places)",
         ids=[hotel],
     )
 
 
 def _listed(names: Collection[str]) -> str:
-    """Fields as text, by their meanings, since their names are the sender's text."""
-    meant = sorted({meaning for name in names if (meaning := _meaning(name))})
-    others = sum(1 for name in names if not _meaning(name))
-    if others:
-        meant.append(f"{others} {'others' if others > 1 else 'other'}" if meant else f"{others}")
-    return ", ".join(meant)
+    """Names of fields, each with its meaning if the hub knows one.
+
+    The sender chooses the names, so one that may be an address or a telephone number is counted.
+    """
+    plain = [one for one in map(line, sorted(names)) if _is_plain(one)][:_LISTED]
+    words = [f"{one} ({meaning})" if (meaning := _meaning(one)) else one for one in plain]
+    if others := len(names) - len(plain):
+        words.append(f"{others} other{'s' if others > 1 else ''}")
+    return ", ".join(words)
 
 
 def _meaning(name: str) -> str:

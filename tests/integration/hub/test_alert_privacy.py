@@ -67,7 +67,7 @@ async def test_alerts_name_the_hotel_when_its_code_is_a_long_number(tmp_path: Pa
     told = {group.cause.partition(":")[0]: group for group in groups}
     for kind in ("app-unmapped", "app-form-changed", "app-stale-client"):
         assert f"hotel {CODE} " in told[kind].sample
-    assert f"`alpinehub source show {CODE} wix`" in told["app-form-changed"].sample
+    assert f"`alpinehub inbox map {CODE} wix " in told["app-form-changed"].sample
     assert "4321" not in words_of(groups)
 
 
