@@ -61,11 +61,15 @@ def trace(operator: Operator, id_: str, since: Moment) -> int:
     if reader is not None:
         request_trace.find_in_journal(reader, id_, found, since=since.us(time.time_ns() // 1000))
     if not found.steps:
-        click.echo(f"error: nothing is known of {id_} since {since}", err=True)
-        where = f"; the log was not searched: {unreadable}" if unreadable else ""
+        where = "no event and no mail"
+        where += (
+            f"; the journal was not searched: {unreadable}" if unreadable else ", and no log line"
+        )
+        click.echo(f"error: nothing is known of {id_} since {since}: {where}", err=True)
         click.echo(
-            "hint: it may be older (--since), logged on another host, or have published nothing:"
-            f" with [http] access_log = true each request has a log line{where}",
+            "hint: look further back (--since 30d), in the log of other hosts, or in the output of"
+            " `cordata server`, which is not in the journal. A request that published nothing has a"
+            " log line only if it was refused or failed, or with [http] access_log = true",
             err=True,
         )
         return 1

@@ -160,8 +160,9 @@ def test_unknown_id_is_an_error_with_the_next_step(state: Path) -> None:
         for id_ in ("0" * 32, "%", "_" * 32, request_id[:-1], "it's"):
             missing = cordata("trace", id_, "--config", str(config))
             assert missing.returncode == 1 and missing.stdout == "", missing
-            assert f"nothing is known of {id_} since 7d ago" in missing.stderr
-            assert "access_log" in missing.stderr
+            text = f"nothing is known of {id_} since 7d ago: no event and no mail"
+            assert text in missing.stderr
+            assert "access_log" in missing.stderr and "output of `cordata server`" in missing.stderr
         # As of a variable of the shell that is not set: it is no id, and not that of all others.
         empty = cordata("trace", "", "--config", str(config))
         assert (empty.returncode, empty.stdout) == (2, ""), empty
