@@ -17,6 +17,7 @@ from cordata.terminal import Command
 @click.command(
     cls=Command,
     examples="""
+        alpinehub report --hotel EDELW
         alpinehub report --hotel EDELW --date 2026-02-01 --format html > report.html
         alpinehub report --portfolio --date 2026-02-01
     """,
@@ -26,10 +27,10 @@ from cordata.terminal import Command
 @click.option(
     "--date",
     "day",
-    required=True,
     type=click.DateTime(["%Y-%m-%d"]),
     metavar="YYYY-MM-DD",
-    help="Day in the hotel's time zone.",
+    help="Day in the hotel's time zone; of the summary in [alpinehub] portfolio_zone.  [default:"
+    " today]",
 )
 @click.option(
     "--format",
@@ -40,7 +41,7 @@ from cordata.terminal import Command
     help="Output format.",
 )
 @with_hub
-def report(hub: Hub, code: str | None, portfolio: bool, day: datetime, kind: str) -> None:
+def report(hub: Hub, code: str | None, portfolio: bool, day: datetime | None, kind: str) -> None:
     """Show the daily report of a hotel, or of all hotels. Nothing is sent. Waiting requests are
     those that wait now, not at the end of that day.
 
@@ -49,7 +50,7 @@ def report(hub: Hub, code: str | None, portfolio: bool, day: datetime, kind: str
     """
     if (code is None) != portfolio:
         raise click.UsageError("give either --hotel CODE or --portfolio")
-    on = day.date().isoformat()
+    on = day.date().isoformat() if day is not None else None
     found: Figures | Portfolio
     if code is None:
         found = portfolio_found = hub.run(lambda ctx: read_all(ctx, on))

@@ -92,17 +92,18 @@ async def _read_missed(ctx: Context, hotel: Subject, day: date) -> tuple[MissedD
     )
 
 
-async def read_report(ctx: Context, code: str, day: str) -> Figures:
-    """The figures of one hotel and day. Raises: PermanentError if either is not valid, or the
-    hotel's time zone is not known.
+async def read_report(ctx: Context, code: str, day: str | None) -> Figures:
+    """The figures of one hotel and day; None: today, in the hotel's time zone.
+
+    Raises: PermanentError if either is not valid, or the hotel's time zone is not known.
     """
-    on = _day(day)
+    on = None if day is None else _day(day)
 
     async def unit(tx: Tx) -> Figures:
         for hotel in await read_hotels(tx):
             if hotel.code == code:
                 _check_zone(f"hotel {code}", hotel.time_zone)
-                return await read_figures(tx, hotel, on)
+                return await read_figures(tx, hotel, on or _today(ctx, hotel.time_zone))
         raise PermanentError(f"there is no hotel {code!r}", hint="see `alpinehub hotel list`")
 
     return await ctx.store.read(unit)
@@ -121,6 +122,10 @@ def _portfolio_zone(ctx: Context) -> str:
     zone: str = ctx.settings["alpinehub"].portfolio_zone
     _check_zone("[alpinehub] portfolio_zone", zone)
     return zone
+
+
+def _today(ctx: Context, time_zone: str) -> date:
+    return from_us(ctx.now_us()).astimezone(ZoneInfo(time_zone)).date()
 
 
 def _day(text: str) -> date:
@@ -179,13 +184,16 @@ async def send_portfolio(ctx: Context, scope: str, period: str) -> None:
     await ctx.store.run(unit)
 
 
-async def read_all(ctx: Context, day: str) -> Portfolio:
-    """The figures of all hotels on one day. Raises: PermanentError."""
-    settings, on = ctx.settings["alpinehub"], _day(day)
+async def read_all(ctx: Context, day: str | None) -> Portfolio:
+    """The figures of all hotels on one day; None: today, in `[alpinehub] portfolio_zone`.
+
+    Raises: PermanentError.
+    """
+    settings, zone = ctx.settings["alpinehub"], _portfolio_zone(ctx)
     return await read_portfolio(
         ctx.store,
-        on,
-        time_zone=_portfolio_zone(ctx),
+        _today(ctx, zone) if day is None else _day(day),
+        time_zone=zone,
         language=settings.portfolio_language,
         stale_after_h=settings.stale_after_h,
     )

@@ -81,6 +81,21 @@ async def test_figures_are_of_the_hotels_local_day(tmp_path: Path) -> None:
         assert (await read_report(hub.ctx, "NZ", "2024-01-03")).received == 1
 
 
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Etc/GMT+12"])  # never on the same day
+async def test_report_without_a_day_is_of_today_in_the_zone_of_the_hotel_or_the_summary(
+    tmp_path: Path, zone: str
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        with_settings(hub, portfolio_zone=zone)
+        await hub.add_hotel("FAR", time_zone=zone)
+        first = datetime.now(ZoneInfo(zone)).date()
+        told = {
+            (await read_report(hub.ctx, "FAR", None)).day,
+            (await read_all(hub.ctx, None)).day,
+        }
+        assert told <= {first, datetime.now(ZoneInfo(zone)).date()}
+
+
 async def test_hotel_far_west_is_in_the_summary_with_its_last_day_that_was_over(
     tmp_path: Path,
 ) -> None:
