@@ -8,6 +8,8 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 LANGUAGES = ("de", "it", "en", "fr")
+#: Kinds that have a sample which is not passed on.
+ODD_KINDS = ("google", "form")
 
 
 class Sample(NamedTuple):
@@ -50,8 +52,8 @@ _WORDS = {
 def sample(
     kind: str, *, hotel: str, language: str, number: str, secret: str, today: date, odd: bool
 ) -> Sample:
-    """A submission. `odd`: one that is not passed on to the hotel, Google's test lead or a form
-    filled in by a robot.
+    """A submission. `odd`, of ODD_KINDS only: one that is not passed on to the hotel, Google's test
+    lead or a form filled in by a robot.
 
     The guest does not exist: example.com is reserved for examples.
     """

@@ -12,7 +12,7 @@ import click
 from alpinehub.alpinebits_client.address import InvalidUrl, Url, parse_url
 from alpinehub.alpinebits_client.http import HttpClient, HttpResponse
 from alpinehub.cli.peer import converse, read_hidden, transport_options
-from alpinehub.cli.sample import LANGUAGES, Sample, sample
+from alpinehub.cli.sample import LANGUAGES, ODD_KINDS, Sample, sample
 from alpinehub.cli.session import as_json
 from alpinehub.sources import KINDS, path_of
 from cordata.terminal import Group, printable, show_json
@@ -52,7 +52,8 @@ def webhook() -> None:
 @click.option("--id", "id_", help="Id of the sample; sent twice, the second is a duplicate.")
 @click.option(
     "--odd", is_flag=True,
-    help="A sample that the hub does not pass on: Google's test lead, a form filled by a robot.",
+    help="A sample that the hub does not pass on: for google a test lead, for form one filled in by"
+    " a robot.",
 )  # fmt: skip
 @click.option(
     "--count",
@@ -85,6 +86,12 @@ def send(
     --json each answer is one line. The secrets of the demo hotel are demo, demo-wix-0123456789012,
     demo-google-0123456789012 and demo-form-0123456789012.
     """
+    if odd and kind not in ODD_KINDS:
+        raise click.UsageError(f"--odd is for the kinds {' and '.join(ODD_KINDS)} only")
+    if file is not None and (odd or id_ is not None):
+        raise click.UsageError("--odd and --id change the sample: leave them out with --file")
+    if file is None and content_type is not None:
+        raise click.UsageError("--content-type is that of --file: give both, or neither")
     secret = read_hidden("secret", secret_file, SECRET_VARIABLE)
     if not secret.isascii() or not secret.isprintable():
         raise click.UsageError("a secret must consist of visible ASCII characters")

@@ -77,6 +77,23 @@ async def test_send_says_what_became_of_it(tmp_path: Path) -> None:
         assert (await send(base, "wix", secret="")).returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("wix", "--odd"), "--odd is for the kinds google and form only"),
+        (("generic", "--odd"), "--odd is for the kinds google and form only"),
+        (("form", "--odd", "--file", "-"), "leave them out with --file"),
+        (("wix", "--id", "1", "--file", "-"), "leave them out with --file"),
+        (("wix", "--content-type", "text/plain"), "--content-type is that of --file"),
+    ],
+)
+async def test_send_refuses_an_option_that_would_have_no_effect(
+    words: tuple[str, ...], told: str
+) -> None:
+    done = await send("http://127.0.0.1:1", *words, secret=PATH_SECRET, given="{}")
+    assert done.returncode == 2 and told in done.stderr
+
+
 @pytest.mark.parametrize("json_", [True, False])
 async def test_send_shows_no_part_of_the_secret_that_a_server_repeats(json_: bool) -> None:
     secret = SECRETS["wix"]
