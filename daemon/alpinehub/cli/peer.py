@@ -35,9 +35,9 @@ class TransportFailed(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the error in the form of all errors of the command."""
-        click.echo(f"error: {printable(self.message)}", err=True)
+        click.echo(f"error: {printable(self.message)}", file=file, err=True)
         if self.hint:
-            click.echo(f"hint: {self.hint}", err=True)
+            click.echo(f"hint: {self.hint}", file=file, err=True)
 
 
 #: How `HttpClient` calls a server.

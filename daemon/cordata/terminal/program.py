@@ -5,6 +5,7 @@ Only this module turns an error into an exit code and a message.
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import re
@@ -21,11 +22,15 @@ import click
 from cordata import events, exit_codes
 from cordata.errors import ConfigError, CordataError
 from cordata.log import HANDLER, fields, logger
+from cordata.terminal.output import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 #: Packages that write to stdout for a command.
 _WRITERS = {"click", "rich"}
+_find_surrogate = re.compile("[\ud800-\udfff]").search
+#: Characters of an error that are shown.
+_MOST = 4000
 
 
 def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -55,6 +60,24 @@ class Command(click.Command):
         ]
         more["epilog"] = "\n\n".join(filter(None, parts)) or None
         super().__init__(*args, **more)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises: click.UsageError, also for text that is not UTF-8: neither
+        the stores nor JSON can carry it. A path may have any bytes.
+        """
+        left = super().parse_args(ctx, args)
+        for parameter in self.get_params(ctx):
+            value = ctx.params.get(parameter.name or "")
+            if parameter.type is click.STRING and not _is_unicode(value):
+                raise click.BadParameter("it is not UTF-8 text", ctx, parameter)
+        return left
+
+
+def _is_unicode(value: object) -> bool:
+    """Whether neither a text nor one of a tuple has a stand-in for a byte that is not UTF-8."""
+    if isinstance(value, tuple):
+        return all(map(_is_unicode, value))
+    return not isinstance(value, str) or not _find_surrogate(value)
 
 
 class Group(Command, click.Group):
@@ -122,7 +145,7 @@ def run_command(
         _drop_output()
         code = exit_codes.FAILED
     except OSError as error:
-        code = _report_output(error) if _is_of_output(error) else report_bug(error, debug=debug)
+        code = _report_output(error) if _is_of_output(error) else _report_os(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the CLI boundary
         code = report_bug(error, debug=debug)
     sys.exit(code)
@@ -152,10 +175,24 @@ def _report_output(error: OSError) -> int:
     return exit_codes.FAILED
 
 
+def _report_os(error: OSError, *, debug: bool) -> int:
+    """Report that the system refused something, such as a file with too long a name; of a role, or
+    without a reason of the system, it is a bug.
+    """
+    if _has_log() or debug or error.strerror is None:
+        return report_bug(error, debug=debug)
+    place = f"{error.filename}: " if error.filename is not None else ""
+    print(f"error: {_shown(place + error.strerror)}", file=sys.stderr)
+    print("hint: --debug shows what the command tried", file=sys.stderr)
+    return exit_codes.FAILED
+
+
 def _usage(error: Exception) -> int | None:
     """Show an error of click and return its exit code; None for any other error."""
     if isinstance(error, click.ClickException):
-        error.show()
+        text = io.StringIO()
+        error.show(text)
+        print(_shown(text.getvalue().rstrip("\n")), file=sys.stderr)
         if near := _similar_command(error):
             print(f"hint: did you mean `{near}`?", file=sys.stderr)
         return error.exit_code
@@ -190,10 +227,16 @@ def report(error: CordataError, *, debug: bool = False) -> int:
         _log(error)
     else:
         for problem in _problems(error):
-            print(f"error: {problem}", file=sys.stderr)
+            print(f"error: {_shown(problem)}", file=sys.stderr)
         if error.hint:
-            print(f"hint: {error.hint}", file=sys.stderr)
+            print(f"hint: {_shown(error.hint)}", file=sys.stderr)
     return exit_codes.CONFIG if isinstance(error, ConfigError) else exit_codes.FAILED
+
+
+def _shown(text: str) -> str:
+    """An error without control characters, and not too long: it may quote any argument."""
+    kept = text if len(text) <= _MOST else f"{text[:_MOST]} ..."
+    return "\n".join(map(printable, kept.split("\n")))
 
 
 def report_bug(error: Exception, *, debug: bool) -> int:
