@@ -60,7 +60,7 @@ def check_hotel(hotel: NewHotel) -> None:
         problems.append("report-email must be e-mail addresses, separated by commas")
     hint = None
     if not is_time_zone(hotel.time_zone):
-        problems.append(f"time zone {hotel.time_zone!r} is not known")
+        problems.append(f"time zone {hotel.time_zone!r} must be a known one, like Europe/Rome")
         hint = nearest(hotel.time_zone, available_timezones())
     if problems:
         raise Unusable("; ".join(problems), hint=hint)
@@ -84,7 +84,9 @@ async def _add_hotel(tx: Tx, hotel: NewHotel) -> int:
         now=tx.now_us,
     )
     if row is None:
-        raise Unusable(f"hotel {hotel.code!r} exists already")
+        raise Unusable(
+            f"hotel {hotel.code!r} exists already", hint=f"`alpinehub hotel set {hotel.code}`"
+        )
     await tx.execute("bump_directory")
     return int(row["id"])
 

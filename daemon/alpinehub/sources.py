@@ -202,6 +202,19 @@ async def require_source(tx: Tx, hotel: str, name: str) -> Row:
     return row
 
 
+async def check_filter(tx: Tx, *, hotel: str | None, source: str | None) -> None:
+    """Check what a list is restricted to; None: not restricted. Raises: Unusable: there is none."""
+    if hotel is not None and source is not None:
+        await require_source(tx, hotel, source)
+    elif hotel is not None:
+        await require_hotel(tx, hotel)
+    elif source is not None:
+        known = [row["name"] for row in await tx.fetch_all("list_sources")]
+        if source not in known:
+            hint = nearest(source, known) or "see `alpinehub source list`"
+            raise Unusable(f"no hotel has a source {source!r}", hint=hint)
+
+
 def described(source: Row) -> dict[str, object]:
     """A row of `get_source` without the sealed secrets."""
     shown = ("id", "hotel", "name", "kind", "created_at", "changed_at", "disabled_at")

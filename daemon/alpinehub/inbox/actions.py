@@ -117,7 +117,7 @@ async def reprocess(
 
 
 async def in_review(store: Store, hotel: str | None, source: str | None) -> list[int]:
-    """The ids of all submissions in review, oldest first."""
+    """The ids of all submissions in review, oldest first. Raises: Unusable, as `list_inbox`."""
     wanted = InboxFilter(state="review", hotel=hotel, source=source, limit=_ALL)
     return sorted(row["id"] for row in await list_inbox(store, wanted))
 
@@ -130,7 +130,10 @@ async def accept(ctx: Context, inbox_id: int, *, by: str) -> str:
     """
     row = await ctx.store.read(partial(require_row, inbox_id=inbox_id))
     if row["state"] != "review":
-        raise Unusable(f"submission {inbox_id} is {row['state']}: it is not in the review list")
+        raise Unusable(
+            f"submission {inbox_id} is {row['state']}: it is not in the review list",
+            hint=f"`alpinehub inbox show {inbox_id}`",
+        )
     found, _ = interpreted(row, accept=True)
     if not isinstance(found, Mapped):
         if isinstance(found, Unmapped):

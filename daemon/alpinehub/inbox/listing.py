@@ -8,6 +8,7 @@ from typing import Any
 
 from alpinehub.hotels import Unusable
 from alpinehub.inbox.processing import fields_of, interpreted
+from alpinehub.sources import check_filter
 from alpinehub.webhooks.field_names import target_of_key, target_of_label
 from alpinehub.webhooks.fields import OF_KIND, title
 from alpinehub.webhooks.interpretation import Ignored, Mapped, Unmapped
@@ -36,11 +37,12 @@ class InboxFilter:
 
 
 async def list_inbox(store: Store, wanted: InboxFilter) -> list[dict[str, Any]]:
-    """A page, newest first, without personal data."""
+    """A page, newest first, without personal data. Raises: Unusable: no such hotel or source."""
     return await store.read(lambda tx: _list(tx, wanted))
 
 
 async def _list(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
+    await check_filter(tx, hotel=wanted.hotel, source=wanted.source)
     found: list[dict[str, Any]] = []
     if wanted.state != "undeliverable":
         found += await _submissions(tx, wanted)

@@ -117,7 +117,7 @@ async def _start(tx: Tx, wanted: RequestFilter) -> tuple[str, int]:
     if wanted.after is not None:
         row = await tx.fetch_one("requests_when", id=wanted.after)
         if row is None:
-            raise Unusable(f"there is no guest request {wanted.after!r}")
+            raise unknown(wanted.after)
         return wanted.after, row["created_at"]
     if wanted.until_us is not None:  # an id begins with its millisecond
         at = wanted.until_us + _APART_US

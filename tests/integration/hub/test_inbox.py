@@ -22,7 +22,7 @@ from tests.integration.hub.lenient import (
 )
 from tests.raw import raw
 
-from alpinehub.hotels import Unusable
+from alpinehub.hotels import NewHotel, Unusable, add_hotel
 from alpinehub.inbox import actions, listing
 from alpinehub.inbox.actions import change_mapping, reprocess
 from alpinehub.inbox.listing import InboxFilter, list_inbox, require_row
@@ -269,6 +269,7 @@ async def test_undeliverable_request_is_in_the_list_beside_the_submissions(tmp_p
             hub.ctx.store, InboxFilter(state="undeliverable", hotel="DEMO", source="ads")
         )
         assert held["id"] == await hub.one("SELECT id FROM reservation")
+        await add_hotel(hub.ctx.store, NewHotel(code="OTHER", name="Other"))
         assert (
             await list_inbox(hub.ctx.store, InboxFilter(state="undeliverable", hotel="OTHER")) == []
         )
