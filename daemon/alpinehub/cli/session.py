@@ -15,6 +15,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from cordata import Context, connect
+from cordata.terminal import ROW_NUMBER as ROW_NUMBER
 from cordata.terminal import (
     add_options,
     as_record,
@@ -94,23 +95,6 @@ def since(context: click.Context, parameter: click.Parameter, value: str | None)
     return 0 if found is None else found.us(int(datetime.now(UTC).timestamp() * 1_000_000))
 
 
-class _RowNumber(click.ParamType):  # type: ignore[type-arg]  # not generic in Debian
-    """The number of a row: the databases' integers have 63 bits."""
-
-    name = "integer"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number. Raises: click.BadParameter."""
-        number = int(click.INT.convert(value, param, ctx))
-        if not 0 <= number < 2**63:
-            self.fail(f"{value} is not the number of a row", param, ctx)
-        return number
-
-
-#: The type of an argument or option that names a row.
-ROW_NUMBER = _RowNumber()
-
-
 def pair(word: str, form: str = "NAME=VALUE") -> tuple[str, str]:
     """Split an option's NAME=VALUE. Raises: UsageError that names the form."""
     name, equals, value = word.partition("=")
@@ -133,8 +117,11 @@ def read_secret(what: str) -> str:
 
 
 def first_line(file: IO[str]) -> str:
-    """The first line of a file, without its end; "" for an empty one."""
-    return file.readline().removesuffix("\n").removesuffix("\r")
+    """The first line of a file, without its end; "" for an empty one. Raises: click.UsageError."""
+    try:
+        return file.readline().removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{file.name} is not UTF-8 text") from None
 
 
 def show_document(document: bytes) -> None:

@@ -12,7 +12,7 @@ import click
 from cordata import clock, events
 from cordata.alert import Alerter, Spool
 from cordata.app_loader import salvage
-from cordata.cli.operator import CommandResult, Operator, operator_options
+from cordata.cli.operator import CommandResult, Operator, operator_options, unknown
 from cordata.cli.options import debug_option, ids_argument
 from cordata.command_context import become_owner
 from cordata.context_factory import smtp_login
@@ -77,8 +77,7 @@ def show(operator: Operator, fingerprint: str) -> int:
         lambda ctx: ctx.store.read(lambda tx: tx.fetch_one("alert.show", fingerprint=fingerprint))
     )
     if row is None:
-        click.echo(f"error: no alert {fingerprint}; see `cordata alerts list`", err=True)
-        return 1
+        raise unknown("alert", fingerprint)
     record = _record(row)
     text = str(record.pop("sample"))
     show_record(record | {"text": text} if operator.json else record, json_=operator.json)

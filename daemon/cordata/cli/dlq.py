@@ -8,7 +8,7 @@ import click
 
 from cordata.broker.inspection import DeadLetter, DeadLetters, Page
 from cordata.cli.choice import Choice, choosing
-from cordata.cli.operator import Operator, confirm, operator_options
+from cordata.cli.operator import Operator, confirm, operator_options, unknown
 from cordata.cli.options import paging, yes_option
 from cordata.context import Context
 from cordata.process import plain_name
@@ -71,8 +71,8 @@ def list_(operator: Operator, choice: Choice, limit: int, after: str | None) -> 
 def show(operator: Operator, event_id: str, choice: Choice) -> int:
     """Show an event's dead letters with its payload, and every attempt with its error."""
     letters = operator.run(lambda ctx: DeadLetters(ctx.store).find(event_id, group=choice.group))
-    if not letters and not operator.json:
-        click.echo(f"error: {event_id} is not a dead letter; see `cordata dlq list`", err=True)
+    if not letters:
+        raise unknown("dead letter of event", event_id)
     shown = [asdict(letter) for letter in letters]
     if not operator.json:
         for letter in shown:
@@ -81,7 +81,7 @@ def show(operator: Operator, event_id: str, choice: Choice) -> int:
                 for failure in letter["history"]
             ]
     show_records(shown, json_=operator.json)
-    return 0 if letters else 1
+    return 0
 
 
 @dlq.command(

@@ -28,6 +28,7 @@ from cordata.core.number import parse_number
 from cordata.eventstore import EventStore, NewEvent, StoredEvent
 from cordata.eventstore.search import EventFilter, Search, SearchPage
 from cordata.terminal import (
+    ROW_NUMBER,
     Counter,
     Group,
     Moment,
@@ -74,7 +75,7 @@ _filters = add_options(
 @click.argument("payload", metavar="[PAYLOAD]", required=False)
 @click.option(
     "--expected",
-    type=click.IntRange(min=0),
+    type=ROW_NUMBER,
     metavar="VERSION",
     help="Only if the stream is at this version; 0: only if the stream does not exist yet.",
 )
@@ -120,15 +121,11 @@ def append(
     "--since", callback=moment, metavar="TIME", help="Since this time: 90s or 2d ago, or a date."
 )
 @click.option("--before", callback=moment, metavar="TIME", help="Before this time.")
-@click.option(
-    "--at", type=click.IntRange(min=1), metavar="POSITION", help="Only the event at this position."
-)
+@click.option("--at", type=ROW_NUMBER, metavar="POSITION", help="Only the event at this position.")
 @click.option("--newest", is_flag=True, help="Newest first.")
 @click.option("--payload", is_flag=True, help="Show payload and headers, as --json always does.")
 @limit_option
-@click.option(
-    "--after", type=click.IntRange(min=0), metavar="NUMBER", help="Start after it: the next page."
-)
+@click.option("--after", type=ROW_NUMBER, metavar="NUMBER", help="Start after it: the next page.")
 @operator_options
 def read(
     operator: Operator,

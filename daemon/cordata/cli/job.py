@@ -22,7 +22,7 @@ from cordata.metrics.series import context_series, job_series
 from cordata.registry import JobTask
 from cordata.services.job import JobResult, latest_run, run_job
 from cordata.systemd import install_logging, set_level
-from cordata.terminal import Command, report, report_bug
+from cordata.terminal import Command, printable, report, report_bug
 from cordata.unhandled import install_hooks
 from cordata.wiring.role import alerting, metrics_of
 
@@ -206,5 +206,5 @@ async def _run_one(
         return report(error, debug=debug)
     except Exception as error:  # noqa: BLE001 - the boundary of one job
         return report_bug(error, debug=debug)
-    click.echo(f"{task.name}: {said}")
+    click.echo(printable(f"{task.name}: {said}"))
     return result.exit_code

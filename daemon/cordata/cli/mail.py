@@ -11,7 +11,7 @@ import click
 
 from cordata.app_loader import load_runtime
 from cordata.cli.choice import Choice, choosing
-from cordata.cli.operator import CommandResult, Operator, operator_options
+from cordata.cli.operator import CommandResult, Operator, operator_options, unknown
 from cordata.cli.options import ids_argument, paging, state_dir_option, with_state_dir
 from cordata.config import Config
 from cordata.context import Context
@@ -21,6 +21,7 @@ from cordata.errors import ConfigError, CordataError
 from cordata.operate.actions import retry_mails
 from cordata.store import MAIL_TOPIC, Tx
 from cordata.terminal import (
+    ROW_NUMBER,
     Counter,
     Group,
     config_option,
@@ -89,7 +90,7 @@ def list_(
     examples="cordata mail show 17",
     exit_codes="0 done, 1 no such mail",
 )
-@click.argument("number", metavar="MAIL", type=click.IntRange(1, _LARGEST_ID))
+@click.argument("number", metavar="MAIL", type=ROW_NUMBER)
 @operator_options
 def show(operator: Operator, number: int) -> int:
     """Show one mail with its recipients and its text, which may be personal data.
@@ -98,8 +99,7 @@ def show(operator: Operator, number: int) -> int:
     """
     row = operator.run(lambda ctx: ctx.store.read(lambda tx: tx.fetch_one("mail.get", id=number)))
     if row is None:
-        click.echo(f"error: no mail {number}; see `cordata mail list`", err=True)
-        return 1
+        raise unknown("mail", number)
     record: dict[str, Any] = {name: row[name] for name in row.keys()}
     record["to"] = json.loads(record["to"])
     record["remaining"] = json.loads(record["remaining"] or "null")
@@ -122,7 +122,7 @@ def show(operator: Operator, number: int) -> int:
     """,
     exit_codes="0 done, 1 a named mail is neither pending nor failed",
 )
-@ids_argument("numbers", "MAIL", click.IntRange(1, _LARGEST_ID))
+@ids_argument("numbers", "MAIL", ROW_NUMBER)
 @choosing("since", "before", "all")
 @operator_options
 def retry(operator: Operator, numbers: tuple[int, ...], choice: Choice) -> int:

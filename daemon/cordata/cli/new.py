@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cordata.scaffold import BadName, make
-from cordata.terminal import Command
+from cordata.terminal import Command, printable
 
 
 @click.command(
@@ -49,9 +49,9 @@ def new(name: str, directory: Path | None, template: str) -> int:
         raise click.BadParameter(str(error), param_hint="NAME") from None
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
-    click.echo(f"{place}: {len(made)} files created. Next:\n")
+    click.echo(printable(f"{place}: {len(made)} files created.") + " Next:\n")
     config = shlex.quote(os.fspath(place / "cordata.toml"))
-    click.echo(f"  cordata server --config {config} --workers 2")
+    click.echo(printable(f"  cordata server --config {config} --workers 2"))
     click.echo('  curl -sS http://127.0.0.1:8080/orders --json \'{"item": "boots"}\'')
-    click.echo(f"  (cd {shlex.quote(os.fspath(place))} && pytest)")
+    click.echo(printable(f"  (cd {shlex.quote(os.fspath(place))} && pytest)"))
     return 0

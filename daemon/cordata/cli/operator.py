@@ -20,11 +20,13 @@ from cordata.cli.options import state_dir_option, with_state_dir
 from cordata.command_context import connect
 from cordata.config import Config, find_file
 from cordata.context import Context
+from cordata.errors import CordataError
 from cordata.terminal import (
     Counter,
     Interrupted,
     add_options,
     config_option,
+    printable,
     show_json,
     traceback_option,
 )
@@ -39,6 +41,24 @@ _OPTIONS = (
     config_option,
     traceback_option,
 )
+
+
+class NotFound(CordataError):
+    """There is nothing of this id or name."""
+
+    code = "not_found"
+
+
+def unknown(what: str, id_: object) -> NotFound:
+    """The error for an id without an event, a mail, ...: `what` the command is about."""
+    return NotFound(f"there is no {what} {id_!r}", hint=_see_list())
+
+
+def _see_list() -> str:
+    """The hint of the `list` beside the command that runs."""
+    group = click.get_current_context().parent
+    assert group is not None
+    return f"see `{group.command_path} list`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +129,9 @@ class Operator:
             click.echo(f"{done.count:,} {what}{done.note}")
         for event_id in done.missing:
             reason = f": {done.reasons[event_id]}" if event_id in done.reasons else ""
-            click.echo(f"error: nothing to do for {event_id}{reason}", err=True)
+            click.echo(printable(f"error: nothing to do for {event_id!s:.200}{reason}"), err=True)
+        if not done.reasons.keys() >= {*done.missing}:
+            click.echo(f"hint: {_see_list()}", err=True)
         if interrupted:
             text = "stopped by Ctrl-C: these are done, the rest is unchanged"
             click.echo(f"{text}; the same command continues", err=True)

@@ -45,9 +45,9 @@ def with_state_dir(config: Config, state_dir: str | None) -> Config:
     return replace(config, paths=paths)
 
 
-def ids_argument(name: str, metavar: str, type: click.IntRange | None = None) -> Callable[[F], F]:
+def ids_argument(name: str, metavar: str, type: Any = None) -> Callable[[F], F]:
     """Add an argument for any number of ids. An id that is given twice is passed once: the second
-    time, there would be nothing to do for it.
+    time, there would be nothing to do for it. `type` is one of click's.
     """
 
     def once(ctx: click.Context, parameter: click.Parameter, given: tuple[Any, ...]) -> Any:

@@ -8,7 +8,7 @@ import click
 
 from cordata.broker.inspection import Filter, Outbox, OutboxEvent, Page, Replayed
 from cordata.cli.choice import Choice, choosing
-from cordata.cli.operator import CommandResult, Operator, confirm, operator_options
+from cordata.cli.operator import CommandResult, Operator, confirm, operator_options, unknown
 from cordata.cli.options import paging, yes_option
 from cordata.context import Context
 from cordata.log import plural
@@ -71,8 +71,7 @@ def show(operator: Operator, event_id: str) -> int:
     """Show one event with its payload, and its state in each group."""
     entry = operator.run(lambda ctx: Outbox(ctx.store).get(event_id))
     if entry is None:
-        click.echo(f"error: no event {event_id}; see `cordata outbox list`", err=True)
-        return 1
+        raise unknown("event", event_id)
     show_record(asdict(entry), json_=operator.json)
     return 0
 

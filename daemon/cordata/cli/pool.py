@@ -98,7 +98,10 @@ def sessions(operator: Operator, limit: int, after: str) -> int:
     """List sessions, their size, and when they expire; their data is not shown."""
 
     def act(client: SyncClient) -> dict[str, Any]:
-        found = client.list_sessions(after=after, limit=limit)
+        try:
+            found = client.list_sessions(after=after, limit=limit)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--after") from None
         items = [{name: one[name] for name in _SESSION_COLUMNS} for one in found["sessions"]]
         return {"items": items, "next": found["next"] or None}
 

@@ -14,7 +14,7 @@ import click
 from cordata import clock
 from cordata.app import App
 from cordata.app_loader import load
-from cordata.cli.operator import Operator, confirm, operator_options, run_in
+from cordata.cli.operator import Operator, confirm, operator_options, run_in, unknown
 from cordata.cli.options import app_option, yes_option
 from cordata.config import Config
 from cordata.context import Context
@@ -24,6 +24,7 @@ from cordata.log import plural
 from cordata.process import plain_name
 from cordata.subscription import Subscription
 from cordata.terminal import (
+    ROW_NUMBER,
     Group,
     ProgressBar,
     limit_option,
@@ -107,10 +108,12 @@ def status(operator: Operator, name: str, follow: bool) -> int:
             )
         except KeyboardInterrupt:
             return 0
-        return 0 if seen is not None else _unknown(name)
+        if seen is None:
+            raise unknown("subscription", name)
+        return 0
     found = operator.run(lambda ctx: Subscriptions(ctx.store).status(name))
     if found is None:
-        return _unknown(name)
+        raise unknown("subscription", name)
     if operator.json:
         show_record(asdict(found), json_=True)
         return 0
@@ -159,7 +162,7 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
     if not (yes or subscription):  # report an unknown name before asking
         status = run_in(settings, loaded.app, lambda ctx: Subscriptions(ctx.store).status(name))
         if status is None:
-            return _unknown(name)
+            raise unknown("subscription", name)
     confirm(_question(name, place, subscription), yes=yes)
     return _run_reset(settings, loaded.app, name, place, wait=wait, json_=operator.json)
 
@@ -172,7 +175,7 @@ def reset(operator: Operator, name: str, to: str, wait: bool, app: str | None, y
     exit_codes="0 done, 1 nothing is blocked",
 )
 @click.argument("name")
-@click.option("--partition", type=click.IntRange(min=0), metavar="NUMBER", help="Only this one.")
+@click.option("--partition", type=ROW_NUMBER, metavar="NUMBER", help="Only this one.")
 @click.option("--skip", is_flag=True, help="Skip the failing event: it becomes a dead letter.")
 @yes_option
 @operator_options
@@ -183,9 +186,14 @@ def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes
     """
     if skip:
         confirm(f"Skip the events at which {name} is blocked?", yes=yes)
-    count = operator.run(
-        lambda ctx: Subscriptions(ctx.store).resume(name, partition=partition, skip=skip),
-    )
+
+    async def act(ctx: Context) -> int:
+        known = Subscriptions(ctx.store)
+        if await known.status(name) is None:
+            raise unknown("subscription", name)
+        return await known.resume(name, partition=partition, skip=skip)
+
+    count = operator.run(act)
     operator.print_result({"count": count}, f"resumed: {plural(count, 'partition')}")
     return 0 if count else 1
 
@@ -200,9 +208,7 @@ def resume(operator: Operator, name: str, partition: int | None, skip: bool, yes
 @click.argument("name")
 @click.option("--payload", is_flag=True, help="Show payload and every attempt.")
 @limit_option
-@click.option(
-    "--after", type=click.IntRange(min=0), metavar="POSITION", help="Start after it: the next page."
-)
+@click.option("--after", type=ROW_NUMBER, metavar="POSITION", help="Start after it: the next page.")
 @operator_options
 def dead(operator: Operator, name: str, payload: bool, limit: int, after: int | None) -> int:
     """List the events that a subscription skipped, newest first, with the kind of the error.
@@ -232,7 +238,7 @@ def drop(operator: Operator, name: str, yes: bool) -> int:
     confirm(f"Delete the positions and dead letters of {name}?", yes=yes)
     dropped = operator.run(lambda ctx: Subscriptions(ctx.store).drop(name))
     if not dropped:
-        return _unknown(name)
+        raise unknown("subscription", name)
     operator.print_result({"dropped": name}, f"{name} is deleted")
     return 0
 
@@ -240,11 +246,6 @@ def drop(operator: Operator, name: str, yes: bool) -> int:
 def _short(one: DeadEvent) -> dict[str, Any]:
     kind = None if one.error is None else one.error.partition(":")[0]
     return {column: getattr(one, column) for column in _DEAD} | {"error": kind}
-
-
-def _unknown(name: str) -> int:
-    click.echo(f"error: no subscription {name}; see `cordata subscriptions list`", err=True)
-    return 1
 
 
 def _place_of(text: str) -> Place:
@@ -294,7 +295,7 @@ def _run_reset(
 
     position, status = run_in(config, app, act)
     if position is None:
-        return _unknown(name)
+        raise unknown("subscription", name)
     blocked = status is not None and status.blocked > 0
     if json_ and status is None:
         show_json({"name": name, "position": position})

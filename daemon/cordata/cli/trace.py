@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from cordata.cli.operator import Operator, operator_options
+from cordata.cli.operator import NotFound, Operator, operator_options
 from cordata.context import Context
 from cordata.errors import CordataError
 from cordata.log import with_hint
@@ -16,6 +16,9 @@ from cordata.operate.request_trace import RequestTrace
 from cordata.systemd.journal_reader import JournalReader
 from cordata.terminal import Command, Moment, moment, show_json, show_table
 from cordata.terminal.output import as_record
+
+#: Longest id that is searched for; a traceparent is shorter.
+_MAX_ID = 200
 
 
 @click.command(
@@ -45,8 +48,9 @@ def trace(operator: Operator, id_: str, since: Moment) -> int:
     host. Payloads, recipients and error texts are not shown: see `cordata outbox show`, `cordata
     dlq show` and `cordata mail show`.
     """
-    if not id_:  # every event without a request would have it
-        raise click.UsageError("ID is empty")
+    # Every event without a request has the empty one; SQLite cannot search for a very long one.
+    if not 0 < len(id_) <= _MAX_ID:
+        raise click.BadParameter(f"it has 1 to {_MAX_ID} characters", param_hint="ID")
     # Before the store: this process may become its owner, who must not read the journal.
     reader, unreadable = None, None
     try:
@@ -65,14 +69,12 @@ def trace(operator: Operator, id_: str, since: Moment) -> int:
         where += (
             f"; the journal was not searched: {unreadable}" if unreadable else ", and no log line"
         )
-        click.echo(f"error: nothing is known of {id_} since {since}: {where}", err=True)
-        click.echo(
-            "hint: look further back (--since 30d), in the log of other hosts, or in the output of"
+        raise NotFound(
+            f"nothing is known of {id_} since {since}: {where}",
+            hint="look further back (--since 30d), in the log of other hosts, or in the output of"
             " `cordata server`, which is not in the journal. A request that published nothing has a"
             " log line only if it was refused or failed, or with [http] access_log = true",
-            err=True,
         )
-        return 1
     if operator.json:
         show_json(
             {

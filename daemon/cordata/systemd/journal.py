@@ -127,7 +127,7 @@ class LineFormatter(TrailFormatter):
 
     def __init__(self, *, role: str = "", colour: bool = False) -> None:
         super().__init__()
-        self._role = f"{role} " if role else ""
+        self._role = f"{_escaped(role)} " if role else ""
         self._colour = colour
 
     def format(self, record: logging.LogRecord) -> str:

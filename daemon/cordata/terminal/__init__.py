@@ -10,6 +10,7 @@ when it is needed.
 """
 
 from cordata.terminal.file import new_file as new_file
+from cordata.terminal.options import ROW_NUMBER as ROW_NUMBER
 from cordata.terminal.options import config_option as config_option
 from cordata.terminal.options import limit_option as limit_option
 from cordata.terminal.options import traceback_option as traceback_option

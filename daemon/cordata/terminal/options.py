@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 config_option = click.option(
@@ -17,3 +19,20 @@ traceback_option = click.option(
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Rows at most."
 )
+
+
+class _RowNumber(click.ParamType):  # type: ignore[type-arg]  # not generic in Debian
+    """The number of a row: the databases' integers have 63 bits."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number. Raises: click.BadParameter."""
+        number = int(click.INT.convert(value, param, ctx))
+        if not 0 <= number < 2**63:
+            self.fail(f"{value} is not the number of a row", param, ctx)
+        return number
+
+
+#: The type of an argument or option that names a row.
+ROW_NUMBER = _RowNumber()

@@ -329,10 +329,10 @@ def test_unknown_subscription_is_exit_1(tmp_path: Path) -> None:
     config = prepared(tmp_path)
     for arguments in (
         *(("status",), ("status", "--follow")),
-        *(("reset", "--yes"), ("reset",), ("drop", "--yes")),
+        *(("reset", "--yes"), ("reset",), ("drop", "--yes"), ("resume",)),
     ):
         result = run(config, "subscriptions", arguments[0], "bank.nonsense", *arguments[1:])
-        assert result.returncode == 1 and "no subscription bank.nonsense" in result.stderr, result
+        assert result.returncode == 1 and "no subscription 'bank.nonsense'" in result.stderr, result
     result = run(config, "subscriptions", "reset", "bank.balances", "--to", "never")
     assert result.returncode == 2 and "is not start, end or a position" in result.stderr
 

@@ -260,6 +260,10 @@ def test_pages_follow_each_other(tmp_path: Path) -> None:
     "arguments",
     [
         ("outbox", "list", "--since", "soon"),
+        ("events", "read", "--at", str(2**63)),
+        ("events", "read", "--after", str(2**63)),
+        ("subscriptions", "dead", "x", "--after", str(2**63)),
+        ("trace", "x" * 100_000),
         ("mail", "list", "--since", "99999999w"),
         ("outbox", "list", "--after", "here"),
         ("outbox", "list", "--limit", "0"),
@@ -289,10 +293,14 @@ def test_what_is_not_there_is_exit_1(tmp_path: Path) -> None:
     assert cordata("dlq", "list", "--config", str(config)).returncode == 1  # no schema yet
     assert cordata("migrate", "--config", str(config)).returncode == 0
     assert cordata("dlq", "list", "--config", str(config)).returncode == 0
-    for command in ("outbox show", "outbox retry"):
-        assert cordata(*command.split(), "x", "--config", str(config)).returncode == 1
-    for command in ("dlq show", "dlq replay"):
-        assert cordata(*command.split(), "x", "--config", str(config)).returncode == 1
+    for group, action in (
+        *(("outbox", "show"), ("outbox", "retry"), ("dlq", "show"), ("dlq", "replay")),
+        *(("alerts", "show"), ("alerts", "clear"), ("mail", "show"), ("mail", "retry")),
+    ):
+        id_ = "4711" if group == "mail" else "\x1b[31m"
+        missing = cordata(group, action, id_, "--config", str(config))
+        assert missing.returncode == 1 and "\x1b" not in missing.stderr, missing
+        assert missing.stderr.endswith(f"\nhint: see `cordata {group} list`\n"), missing
 
 
 def test_id_is_acted_on_once_when_it_is_given_twice(tmp_path: Path) -> None:

@@ -94,6 +94,13 @@ async def test_send_refuses_an_option_that_would_have_no_effect(
     assert done.returncode == 2 and told in done.stderr
 
 
+async def test_secret_that_is_not_utf_8_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"\xff")
+    file = ("--secret-file", str(tmp_path / "secret"))
+    done = await send("http://127.0.0.1:1", "wix", *file, secret="")
+    assert done.returncode == 2 and "is not UTF-8 text" in done.stderr
+
+
 @pytest.mark.parametrize("json_", [True, False])
 async def test_send_shows_no_part_of_the_secret_that_a_server_repeats(json_: bool) -> None:
     secret = SECRETS["wix"]
