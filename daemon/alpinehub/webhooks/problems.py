@@ -6,8 +6,8 @@ field, such as `not_json`, is of the whole submission.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from shlex import quote
 
 #: The submission cannot be interpreted or stored because of an error of the hub.
 HUB_ERROR = "hub_error"
@@ -15,6 +15,14 @@ HUB_ERROR = "hub_error"
 MAPPING_UNREADABLE = "mapping_unreadable"
 #: What `alpinehub inbox accept` accepts.
 PAST, TOO_LONG = "past:arrival", "too_long:departure"
+_UNSAFE = re.compile(r"[^\w@%+=:,./-]")
+
+
+def shell_word(text: str) -> str:
+    """A text of printable characters as one word of a shell command, without quotation marks: mails
+    of alerts leave out what is quoted.
+    """
+    return _UNSAFE.sub(r"\\\g<0>", text)
 
 
 def next_step(problems: Sequence[str], *, hotel: str, source: str, id_: str) -> str:
@@ -22,7 +30,7 @@ def next_step(problems: Sequence[str], *, hotel: str, source: str, id_: str) -> 
 
     `id_`: its number, or `ID` if it is not known.
     """
-    of_source = f"{quote(hotel)} {quote(source)}"
+    of_source = f"{shell_word(hotel)} {shell_word(source)}"
     reject = f"`alpinehub inbox reject {id_} --reason TEXT`"
     if HUB_ERROR in problems:
         return (

@@ -17,7 +17,6 @@ interpreted again when the hub is corrected.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from shlex import quote
 
 from msgspec import Struct
 
@@ -44,7 +43,7 @@ from alpinehub.webhooks.endpoint import (
 )
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
 from alpinehub.webhooks.interpretation import Ignored, Mapped, Received, Unmapped, interpret_by
-from alpinehub.webhooks.problems import HUB_ERROR, next_step
+from alpinehub.webhooks.problems import HUB_ERROR, next_step, shell_word
 from alpinehub.webhooks.submission import Unreadable
 from cordata import Context, StoreUnavailable, Tx, request_id
 
@@ -217,6 +216,6 @@ def _alert(ctx: Context, source: Source, found: Unmapped) -> None:
     else:
         cause = f"unmapped:{source.id}"
         what = f"{of} waits for review: {', '.join(problems[:10])}"
-    wanted = f"--hotel {quote(hotel)} --source {quote(source.name)}"
+    wanted = f"--hotel {shell_word(hotel)} --source {shell_word(source.name)}"
     step = next_step(problems, hotel=hotel, source=source.name, id_="ID")
     ctx.alert(cause, f"{what}; `alpinehub inbox list {wanted}` shows its ID; {step}", ids=[hotel])

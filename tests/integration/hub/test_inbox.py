@@ -30,6 +30,7 @@ from alpinehub.inbox.processing import settle
 from alpinehub.report.job import read_report
 from alpinehub.sources import set_options
 from alpinehub.webhooks.fields import FieldMapping, decode
+from cordata.core.alert import scrub
 
 on_each_store = pytest.mark.usefixtures("each_store")
 
@@ -344,6 +345,23 @@ async def test_alert_about_a_changed_form_names_ten_fields_at_most(
         await post_form(hub, {**changed, **{f"extra_{letter}": "1" for letter in "abcdefghijkl"}})
         names = ", ".join(f"extra_{letter}" for letter in "abcdefghij")
         assert f"changed: new: {names}, 2 others; gone: adults (adults). " in caplog.text
+
+
+async def test_names_stay_in_the_commands_of_an_alert_that_is_mailed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await hub.execute("UPDATE source SET name = ? WHERE name = 'wix'", "Gäste (neu)")
+        await post_wix(hub, body=b"{")
+        command = "`alpinehub inbox list --hotel DEMO --source Gäste\\ \\(neu\\)`"
+        assert command in scrub(caplog.text)
+
+async def test_mapping_that_cannot_be_read_is_shown_to_be_the_sources(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await hub.ctx.run(lambda tx: raw(tx, "UPDATE source SET mapping = '{\"of_tomorrow\": 1}'"))
+        with pytest.raises(Unusable, match="unknown field `of_tomorrow`") as told:
+            await change_mapping(hub.ctx.store, "DEMO", "wix", lambda _: FieldMapping())
+        assert told.value.hint is not None and "NULL" in told.value.hint
 
 
 async def test_mapping_that_cannot_be_read_is_shown_to_be_the_sources(tmp_path: Path) -> None:
