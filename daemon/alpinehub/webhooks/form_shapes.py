@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from shlex import quote
+from collections.abc import Collection, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from alpinehub.models import Source
-from alpinehub.webhooks.field_names import target_of_key, target_of_label
+from alpinehub.webhooks.field_names import plain, stem, target_of_key, target_of_label
+from alpinehub.webhooks.fields import of_source
+from alpinehub.webhooks.problems import shell_word
 from alpinehub.webhooks.submission import FormShape
-from alpinehub.webhooks.values import line
 from cordata import Context, Store, StoreUnavailable, Tx
 
 #: Most shapes stored of one form, and of all forms of a source: the address of an HTML form is
@@ -22,7 +22,8 @@ MAX_SHAPES, MAX_OF_SOURCE = 50, 500
 MAX_SEEN = 10_000
 #: Names of fields in an alert, of the new ones and of those that are gone.
 _LISTED = 10
-_is_plain = re.compile(r"(?!.*[0-9]{5})[\w ()'?!.,/-]+").fullmatch
+#: A name without characters of an address or a link, and without invisible ones.
+_is_word = re.compile(r"[\w '()-]+").fullmatch
 _HOUR_US = 3_600_000_000
 _encode = msgspec.json.Encoder().encode
 #: (id of the source, its form, hash of the shape) -> when this process last found it stored.
@@ -93,33 +94,40 @@ def _alert_of_change(
     gone.
     """
     new, gone = now.difference(*before), frozenset.intersection(*before) - now
-    parts = [f"{what} {_listed(of)}" for what, of in (("new:", new), ("gone:", gone)) if of]
+    mapped = {
+        plain(stem(place.partition(":")[2])): target
+        for target, places in of_source(source.kind, source.mapping).fields.items()
+        for place in places
+    }
+    parts = [f"{what} {_listed(of, mapped)}" for what, of in (("new:", new), ("gone:", gone)) if of]
     if not parts:
         return
-    hotel, of_source = source.hotel.code, f"{quote(source.hotel.code)} {quote(source.name)}"
-    wanted = f"--hotel {quote(hotel)} --source {quote(source.name)} --state all"
+    hotel, name = shell_word(source.hotel.code), shell_word(source.name)
     ctx.alert(
         f"form-changed:{source.id}",
-        f"fields of the form of source {source.name} of hotel {hotel} have changed: "
-        f"{'; '.join(parts)}. To see what the hub reads in a submission: `alpinehub inbox list "
-        f"{wanted}`, then `alpinehub inbox show ID`. If it does not recognise a field: `alpinehub "
-        f"inbox map {of_source} --field TARGET=PLACE --try ID`, then the same without --try "
-        "(`alpinehub inbox map --help` lists targets and places)",
-        ids=[hotel],
+        f"the form of source {source.name} of hotel {source.hotel.code} has changed: "
+        f"{'; '.join(parts)}. `alpinehub source show {hotel} {name}` lists the fields of its "
+        "forms. To see what the hub reads in a submission: `alpinehub inbox list --hotel "
+        f"{hotel} --source {name} --state all`, then `alpinehub inbox show ID`. If it does not "
+        f"recognise a field: `alpinehub inbox map {hotel} {name} --field TARGET=PLACE --try ID`, "
+        "then the same without --try (`alpinehub inbox map --help` lists targets and places)",
+        ids=[source.hotel.code],
     )
 
 
-def _listed(names: Collection[str]) -> str:
-    """Names of fields, each with its meaning if the hub knows one.
+def _listed(names: Collection[str], mapped: Mapping[str, str]) -> str:
+    """The names of fields with their meanings; those without a meaning are only counted.
 
-    The sender chooses the names, so one that may be an address or a telephone number is counted.
+    Anybody can send a form with fields of any name: a link, or a person's name. One with a meaning
+    consists of the words of field_names.py or of the mapping.
     """
-    plain = [one for one in map(line, sorted(names)) if _is_plain(one)][:_LISTED]
-    words = [f"{one} ({meaning})" if (meaning := _meaning(one)) else one for one in plain]
-    if others := len(names) - len(plain):
-        words.append(f"{others} other{'s' if others > 1 else ''}")
+    known = {name: _meaning(name, mapped) for name in sorted(names) if _is_word(name)}
+    words = [f"{name} ({meaning})" for name, meaning in known.items() if meaning][:_LISTED]
+    if others := len(names) - len(words):
+        what = "other" if words else "field"
+        words.append(f"{others} {what}{'s' if others > 1 else ''}")
     return ", ".join(words)
 
 
-def _meaning(name: str) -> str:
-    return target_of_key(name) or target_of_label(name)
+def _meaning(name: str, mapped: Mapping[str, str]) -> str:
+    return mapped.get(plain(stem(name))) or target_of_key(name) or target_of_label(name)
