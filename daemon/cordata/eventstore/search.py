@@ -77,8 +77,8 @@ class Search:
 
     async def at(self, position: int) -> StoredEvent | None:
         """The event at a position; None: there is none."""
-        page = await self._log.read_back(before=position + 1, limit=1)
-        return next((event for event in page.events if event.position == position), None)
+        page = await self._log.page(None, after=position - 1, until=position, limit=1)
+        return next(iter(page.events), None)
 
     async def tail(self, wanted: EventFilter, after: int) -> AsyncGenerator[StoredEvent, None]:
         """Every event that matches after `after`, then those that are appended; never ends."""

@@ -86,7 +86,9 @@ def test_events_are_appended_and_read_when_nothing_runs(tmp_path: Path) -> None:
     ]
     assert SECRET in run(config, "events", "read", "--payload", "--newest").stdout
     assert "cleaned" in run(config, "events", "read", "--at", "3").stdout
-    assert run(config, "events", "read", "--at", "4").returncode == 1
+    for position in (0, 4, 2**63 - 1):
+        missing = run(config, "events", "read", "--at", str(position))
+        assert missing.returncode == 1 and missing.stderr == "nothing found\n", missing
 
 
 def test_append_says_what_is_wrong_when_it_is_refused(tmp_path: Path) -> None:
