@@ -22,7 +22,7 @@ limit_option = click.option(
 
 
 class _RowNumber(click.ParamType):  # type: ignore[type-arg]  # not generic in Debian
-    """The number of a row: the databases' integers have 63 bits."""
+    """The number of a row, a position or a version: the databases' integers have 63 bits."""
 
     name = "integer"
 
@@ -30,9 +30,9 @@ class _RowNumber(click.ParamType):  # type: ignore[type-arg]  # not generic in D
         """The number. Raises: click.BadParameter."""
         number = int(click.INT.convert(value, param, ctx))
         if not 0 <= number < 2**63:
-            self.fail(f"{value} is not the number of a row", param, ctx)
+            self.fail(f"{value} is not from 0 to {2**63 - 1}", param, ctx)
         return number
 
 
-#: The type of an argument or option that names a row.
+#: The type of an argument or option that names a row, a position or a version.
 ROW_NUMBER = _RowNumber()

@@ -263,6 +263,7 @@ def test_pages_follow_each_other(tmp_path: Path) -> None:
         ("events", "read", "--at", str(2**63)),
         ("events", "read", "--after", str(2**63)),
         ("subscriptions", "dead", "x", "--after", str(2**63)),
+        ("events", "append", "s", "T", "--expected", "-1"),
         ("trace", "x" * 100_000),
         ("mail", "list", "--since", "99999999w"),
         ("outbox", "list", "--after", "here"),

@@ -64,10 +64,10 @@ async def test_command_manages_a_hotel_from_first_to_last(tmp_path: Path, run: R
         (("hotel", "add", "ROSE", "--name", "Rosé"), 1, "`alpinehub hotel set ROSE`"),
         (("hotel", "add", "R2", "--name", "R", "--time-zone", "x"), 1, "like Europe/Rome"),
         (("inbox", "show", str(2**63 - 1)), 1, "there is no submission"),
-        (("inbox", "show", str(2**63)), 2, "is not the number of a row"),
-        (("inbox", "reprocess", "1", str(2**63)), 2, "is not the number of a row"),
-        (("inbox", "list", "--state", "all", "--after", "-1"), 2, "is not the number of a row"),
-        (("customer", "show", "--id", str(2**63)), 2, "is not the number of a row"),
+        (("inbox", "show", str(2**63)), 2, "is not from 0 to 92233720368"),
+        (("inbox", "reprocess", "1", str(2**63)), 2, "is not from 0 to 92233720368"),
+        (("inbox", "list", "--state", "all", "--after", "-1"), 2, "is not from 0 to 92233720368"),
+        (("customer", "show", "--id", str(2**63)), 2, "is not from 0 to 92233720368"),
     ],
 )
 async def test_command_says_what_to_do_when_it_fails(
