@@ -91,7 +91,7 @@ def send(
     if file is not None and (odd or id_ is not None):
         raise click.UsageError("--odd and --id change the sample: leave them out with --file")
     if file is None and content_type is not None:
-        raise click.UsageError("--content-type is that of --file: give both, or neither")
+        raise click.UsageError("--content-type is for --file only")
     secret = read_hidden("secret", secret_file, SECRET_VARIABLE)
     if not secret.isascii() or not secret.isprintable():
         raise click.UsageError("a secret must consist of visible ASCII characters")

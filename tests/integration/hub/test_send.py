@@ -84,7 +84,7 @@ async def test_send_says_what_became_of_it(tmp_path: Path) -> None:
         (("generic", "--odd"), "--odd is for the kinds google and form only"),
         (("form", "--odd", "--file", "-"), "leave them out with --file"),
         (("wix", "--id", "1", "--file", "-"), "leave them out with --file"),
-        (("wix", "--content-type", "text/plain"), "--content-type is that of --file"),
+        (("wix", "--content-type", "text/plain"), "--content-type is for --file only"),
     ],
 )
 async def test_send_refuses_an_option_that_would_have_no_effect(
