@@ -137,8 +137,8 @@ async def accept(ctx: Context, inbox_id: int, *, by: str) -> str:
     found, _ = interpreted(row, accept=True)
     if not isinstance(found, Mapped):
         if isinstance(found, Unmapped):
-            problems, of = found.problems, {"hotel": row["hotel"], "source": row["source"]}
-            what, hint = ", ".join(problems), next_step(problems, **of, id_=str(inbox_id))
+            what, hotel, source = ", ".join(found.problems), row["hotel"], row["source"]
+            hint = next_step(found.problems, hotel=hotel, source=source, id_=str(inbox_id))
         else:
             what = found.outcome
             hint = f"`alpinehub inbox reprocess {inbox_id}` takes it off the review list"
