@@ -60,7 +60,7 @@ def check_hotel(hotel: NewHotel) -> None:
         problems.append("report-email must be e-mail addresses, separated by commas")
     hint = None
     if not is_time_zone(hotel.time_zone):
-        problems.append(f"time zone {hotel.time_zone!r} must be a known one, like Europe/Rome")
+        problems.append(f"time zone {hotel.time_zone!r} is not known: give one like Europe/Rome")
         hint = nearest(hotel.time_zone, available_timezones())
     if problems:
         raise Unusable("; ".join(problems), hint=hint)
