@@ -25,6 +25,8 @@ before_write: ContextVar[Callable[[], Awaitable[None]] | None] = ContextVar(
     "cordata_store_before_write", default=None
 )
 
+#: Units that share one commit at most.
+MAX_BATCH = 256
 #: The statement that writes an event and its messages. On PostgreSQL its count is that of messages.
 PUBLISH = "queue.publish"
 #: Wakes workers: messages of older events can be claimed (again).

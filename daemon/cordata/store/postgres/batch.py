@@ -39,12 +39,10 @@ from cordata.store.postgres.unit import Call, Request, UnitCoroutine, UnitTx
 from cordata.store.postgres.unit_runner import GRACE_S, Entry, Resources, UnitRunner
 from cordata.store.queries import Query
 from cordata.store.tasks import own_error
-from cordata.store.tx import PUBLISH, without_published
+from cordata.store.tx import MAX_BATCH, PUBLISH, without_published
 
 log = logger("cordata.store")
 
-#: Units of one batch at most.
-_MAX_UNITS = 256
 #: Limit of the batches of one process that run at once.
 _MAX_TASKS = 2
 #: A second batch starts when at least this many units wait. A batch costs the server as much as
@@ -183,7 +181,7 @@ class Batcher:
         """The next batch: units whose callers still wait, and have not waited too long."""
         oldest = self._loop.time() - self._timeout_s
         taken: list[_Member] = []
-        while self._queue and len(taken) < _MAX_UNITS:
+        while self._queue and len(taken) < MAX_BATCH:
             member = self._queue.popleft()
             if member.entry.future.done():
                 continue

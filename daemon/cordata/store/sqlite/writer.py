@@ -23,10 +23,8 @@ from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import after_commit
 from cordata.store.sqlite.tx import SqliteTx, drive
 from cordata.store.tasks import StoreTasks, fail_future, own_error
-from cordata.store.tx import Tx, Unit
+from cordata.store.tx import MAX_BATCH, Tx, Unit
 
-#: Units that share one commit at most.
-_MAX_BATCH = 256
 #: After this many storage errors in a row the waiting units are refused, not tried one by one.
 _GIVE_UP_AFTER = 3
 
@@ -144,7 +142,7 @@ class Writer:
     def _take(self) -> list[Entry]:
         """The next batch: those whose callers still wait; one alone if its transaction failed."""
         taken: list[Entry] = []
-        while self._queue and len(taken) < _MAX_BATCH:
+        while self._queue and len(taken) < MAX_BATCH:
             if self._queue[0].alone and taken:
                 break
             entry = self._queue.popleft()
