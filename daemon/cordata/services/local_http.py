@@ -62,22 +62,24 @@ class LocalHttpService:
             try:
                 with _listening(self._listen, self._lock) as sock:
                     if sock is not None:
-                        server = HttpServer(
-                            self._app,
-                            [sock],
-                            self._limits,
-                            {"stop": stop},
-                            heartbeat=self.heartbeat,
-                        )
-                        async with asyncio.timeout(None) as limit, background(_limit(limit, stop)):
-                            await server.run(stop)
-            except TimeoutError:
-                pass  # after the stop: clients that still read are cut off
+                        await self._serve(sock, stop)
             except OSError as error:
                 text = f"{self._listen}: {error.strerror}"
                 if self._log_throttle.is_due(text):
                     log.error("%s cannot be served at %s", self.name, text)
             await pause(stop, _RETRY_S)
+
+    async def _serve(self, sock: socket.socket, stop: asyncio.Event) -> None:
+        server = HttpServer(
+            self._app, [sock], self._limits, {"stop": stop}, heartbeat=self.heartbeat
+        )
+        limit = asyncio.timeout(None)
+        try:
+            async with limit, background(_limit(limit, stop)):
+                await server.run(stop)
+        except TimeoutError:  # ETIMEDOUT is one, too
+            if not limit.expired():
+                raise
 
 
 async def _limit(limit: asyncio.Timeout, stop: asyncio.Event) -> None:

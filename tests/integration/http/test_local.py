@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 import socket
-from pathlib import Path
+from pathlib import Path, PosixPath
+from typing import Any
 
+import pytest
 from tests.servers.process import free_port
 from tests.unit.http.apps import GET, body, http_only, start
 from tests.waiting import until_async
@@ -37,6 +42,31 @@ async def test_client_that_does_not_read_is_cut_off_soon_after_the_stop(tmp_path
             stop.set()
             async with asyncio.timeout(30):  # the worker itself has no more
                 await run
+
+
+class NotAnswering(PosixPath):
+    """A path on a network file system whose server does not answer."""
+
+    def mkdir(self, *_: Any, **__: Any) -> None:
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
+async def test_timeout_of_the_operating_system_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "status.sock")
+    lock = NotAnswering(tmp_path / "lock")
+    service = LocalHttpService("status", http_only(_nothing), path, lock=lock)
+    stop = asyncio.Event()
+    with caplog.at_level(logging.ERROR, "cordata.local"):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(service.run(stop))
+            await asyncio.sleep(0)  # it tries once, at once
+            stop.set()
+    assert caplog.messages == [f"status cannot be served at {path}: Connection timed out"]
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 def _listens(port: int) -> bool:
