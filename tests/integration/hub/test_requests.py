@@ -276,6 +276,8 @@ async def test_cancel_takes_it_from_the_list_until_it_is_resent(tmp_path: Path) 
         assert (await actions.cancel(store, one, account=None, by="eva")).accounts == ["demo"]
         assert (await actions.cancel(store, one, account=None, by="eva")).accounts == []
         assert await listed(hub, state="cancelled") == [one]
+        notes = [note for note in await history_of(hub, one) if note[0] == "withdrawn"]
+        assert notes == [("withdrawn", "other"), ("withdrawn", "demo")]
         assert (await actions.resend(store, one, account=None, by="eva")).accounts == [
             "demo",
             "other",
