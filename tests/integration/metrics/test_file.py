@@ -206,6 +206,17 @@ def test_process_goes_on_and_is_counted_when_no_descriptor_is_free(tmp_path: Pat
     assert only(tmp_path).values[WAITING_UNITS.series()] == (7.0,)
 
 
+def test_only_the_user_of_the_service_can_read_the_file(tmp_path: Path) -> None:
+    umask = os.umask(0)
+    try:
+        MetricsFile(tmp_path / "run" / "metrics", "worker@0", ALL)
+    finally:
+        os.umask(umask)
+    run = tmp_path / "run"
+    made = (run, run / "metrics", run / "metrics" / "worker@0.metrics")
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700, 0o700, 0o600]
+
+
 @needs_root
 def test_process_that_starts_on_a_full_disk_is_counted_when_there_is_space(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "256k") as disk:
