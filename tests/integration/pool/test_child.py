@@ -56,6 +56,20 @@ def test_child_gives_back_what_it_gets(tmp_path: Path) -> None:
         assert (page.client, page.id, page.command) == (CLIENT, len(PAYLOADS), "echo")
 
 
+@pytest.mark.parametrize(("way", "status"), [("return", 0), ("raise", 1), ("exit", 7)])
+def test_process_that_a_command_forks_answers_nothing_and_takes_no_calls(
+    tmp_path: Path, way: str, status: int
+) -> None:
+    with children(tmp_path) as pool:
+        peer = pool.connect()
+        peer.order("fork", way)
+        peer.order("add", 1)
+        found = [msgpack.decode(peer.expect(Result).value) for _ in range(2)]
+        assert found == [status, 2]
+        assert peer.silent(0.2)
+        assert pool.page().ended == 2
+
+
 def test_command_is_called_with_arguments_and_keywords(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         peer = pool.connect()

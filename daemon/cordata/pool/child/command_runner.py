@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import select
+import sys
 import traceback
 from collections.abc import Callable, Generator
 from contextvars import copy_context
@@ -12,13 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from time import monotonic
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec import Raw, msgpack
 
 from cordata import trace
 from cordata.errors import CallCancelled, FrameTooLarge, PermanentError, PoolError
-from cordata.log import request_id
+from cordata.log import logger, request_id
 from cordata.pool.child.current import Caller, CallFailure, CurrentCall, current, unread_error
 from cordata.pool.child.tracked import Session, TrackedMapping
 from cordata.pool.shared.protocol import (
@@ -38,6 +40,8 @@ from cordata.pool.shared.spec import ChildSpec
 if TYPE_CHECKING:  # asyncio and SQLite are imported by the first call that needs them
     from cordata.pool.child.coroutines import CommandLoop
     from cordata.pool.shared.sessions import Delta, SessionStore
+
+log = logger("cordata.pool")
 
 #: Characters of a message, and of a traceback (its end says most).
 _TEXT, _TRACE = 4096, 16384
@@ -80,6 +84,7 @@ class CommandRunner:
         `store`: used instead of the file that the spec names.
         """
         self._spec = spec
+        self._pid = os.getpid()
         self._limit = spec.max_frame_bytes
         self._store = store
         self._loop: CommandLoop | None = None
@@ -162,6 +167,16 @@ class CommandRunner:
             return self._failure(call, error, began), True
 
     def _call(self, command: Command, call: Call, seen: CurrentCall, caller: Caller) -> object:
+        """As `_value`. A process that the function has forked ends here, however it comes back: it
+        would answer this call again, and take others from the same sockets.
+        """
+        try:
+            return self._value(command, call, seen, caller)
+        finally:
+            if os.getpid() != self._pid:
+                _end_fork(call.command, sys.exception())
+
+    def _value(self, command: Command, call: Call, seen: CurrentCall, caller: Caller) -> object:
         """Call the function. Returns the result; None for a stream, whose chunks are sent."""
         current.set(seen)
         if call.request_id:  # else it has the default
@@ -303,6 +318,17 @@ def _delta(session: Session | None, shared: TrackedMapping | None) -> Delta | No
     if sum(map(len, parts)) > MAX_ENTRIES:
         raise FrameTooLarge(f"more than {MAX_ENTRIES} changes of session and globals")
     return delta
+
+
+def _end_fork(command: str, error: BaseException | None) -> NoReturn:
+    """End this process, which a command forked, with the exit status that Python would use."""
+    status = 0 if error is None else 1
+    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+        status = error.code or 0
+    elif error is not None:
+        log.error("a process that %s forked failed", command, exc_info=error)
+    sys.stdout.flush()
+    os._exit(status & 0xFF)
 
 
 def _microseconds(began: float) -> int:

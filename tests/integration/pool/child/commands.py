@@ -72,6 +72,18 @@ def echo(payload: Any, session: Any) -> Any:
     return payload
 
 
+def fork(way: str) -> int | str:
+    """Fork; the copy comes back to the child in some way, too. Returns its exit status."""
+    copy = os.fork()
+    if copy:
+        return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+    if way == "raise":
+        raise ValueError("of the copy")
+    if way == "exit":
+        sys.exit(7)
+    return "the copy"
+
+
 def add(number: int, by: int = 1) -> int:
     return number + by
 
