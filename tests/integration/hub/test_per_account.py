@@ -109,6 +109,20 @@ async def test_withdrawn_request_is_for_no_account_that_did_not_get_it(tmp_path:
         assert len(await waiting(hub)) == len(await waiting(hub, user="later")) == 1
 
 
+async def test_withdrawn_request_is_not_for_an_account_that_an_earlier_version_only_waited_for(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        store = hub.ctx.store
+        one = await book(hub)
+        await revoke(store, "demo", "DEMO")
+        assert await book(hub, adults=4) == one
+        await actions.cancel(store, one, account=None, by="eva")
+        await grant(store, "demo", "DEMO")
+        forget_directory(hub.ctx)
+        assert await selected(hub) == []
+
+
 async def test_stay_that_is_over_is_for_no_account_that_comes_later(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         taken = await book(hub, 1)

@@ -189,6 +189,21 @@ async def test_only_the_newest_version_waits_when_an_older_one_is_sent_meanwhile
         await check(hub)
 
 
+async def test_version_that_was_replaced_before_it_is_recorded_does_not_wait(
+    tmp_path: Path,
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        reservation_id = (await hub.post(BOOKING)).id
+        await add_account(hub.ctx.store, "late", "late", ["DEMO"])
+        await hub.post({**BOOKING, "adults": 3})
+        await hub.ctx.store.run(forget_deliveries)
+        sent = json.dumps([[reservation_id, number, 14] for number in (1, 2)])
+        add = {"account_id": 2, "sent": sent}
+        await hub.ctx.store.run(lambda tx: tx.execute("delivery_add", **add))
+        rows = await hub.rows("SELECT version, waiting FROM delivery WHERE account_id = 2")
+        assert sorted((row["version"], row["waiting"]) for row in rows) == [(1, 0), (2, 1)]
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["has rows", "has no rows yet"])
 async def test_one_delivery_is_told_when_an_account_polls_twice_at_once(
     tmp_path: Path, known: bool, monkeypatch: pytest.MonkeyPatch
