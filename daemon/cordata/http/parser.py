@@ -298,10 +298,10 @@ def traceparent_of(head: RequestHead) -> str:
 def read_log_fields(data: bytes) -> tuple[str, bytes, str | None]:
     """(method, target, X-Request-ID) of a head that was refused, for its answer and the log.
 
-    Without a request line the first two are "?", without an id the last is None.
+    Without a request line the first two are "?" and "-", without an id the last is None.
     """
     line = _FIRST_LINE.match(data[:_MAX_FIRST_LINE])
-    method, target = line.groups() if line is not None else (b"?", b"?")
+    method, target = line.groups() if line is not None else (b"?", b"-")
     ids = _REQUEST_ID_LINE.findall(data.partition(b"\r\n\r\n")[0] + b"\r\n")
     return method.decode("ascii"), target, ids[0].decode("ascii") if len(ids) == 1 else None
 
