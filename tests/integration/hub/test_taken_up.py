@@ -25,6 +25,7 @@ from tests.integration.hub.lenient import (
     wix,
 )
 from tests.integration.hub.material import Hub, open_hub
+from tests.raw import raw, until_blocked
 
 from alpinehub import history, intake
 from alpinehub.customers.erasure import Reason, erase
@@ -37,6 +38,7 @@ from cordata import Conflict, StoreUnavailable
 from cordata.testing import race
 
 on_each_store = pytest.mark.usefixtures("each_store")
+only_postgres = pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
 
 
 async def map_stay(hub: Hub) -> None:
@@ -210,6 +212,52 @@ async def test_form_sent_twice_is_one_request_though_the_later_one_is_stored_fir
             await asyncio.gather(post_form(hub, form), post_form(other, form))
         assert await hub.one("SELECT count(*) FROM reservation") == 10
         assert await hub.one("SELECT count(*) FROM inbox WHERE outcome = 'duplicate'") == 10
+
+
+@on_each_store
+@pytest.mark.parametrize(("minutes", "outcomes"), [(9, ["new", "duplicate"]), (21, ["new", "new"])])
+async def test_form_sent_again_is_another_request_after_two_slots(
+    tmp_path: Path, minutes: int, outcomes: list[str]
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await post_form(hub, FORM)
+        hub.harness.advance(minutes=minutes)
+        await post_form(hub, FORM)
+        rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == outcomes
+
+
+@on_each_store
+@only_postgres
+async def test_form_waits_for_another_unit_with_its_content(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        await post_form(hub, FORM)
+        [row] = await hub.rows(
+            "SELECT r.source_id, v.data AS content FROM reservation r JOIN reservation_version v"
+            " ON v.reservation_id = r.id"
+        )
+        async with other.ctx.store.transaction() as tx:
+            await tx.fetch_one("inbox_lock_content", **row)
+            task = asyncio.create_task(post_form(hub, FORM))
+            await until_blocked(other.ctx.store)
+        assert (await task).status == 200
+
+
+@on_each_store
+@only_postgres
+async def test_submission_sent_again_is_stored_anew_when_its_request_is_erased_before_the_write(
+    tmp_path: Path,
+) -> None:
+    async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
+        await post_wix(hub, wix(submissionId="s-1"))
+        async with other.ctx.store.transaction() as tx:
+            await raw(tx, "UPDATE reservation SET erased_at = 1")
+            await raw(tx, "UPDATE reservation_version SET content_hash = 'x'")  # as an erasure
+            task = asyncio.create_task(post_wix(hub, wix(submissionId="s-1")))
+            await until_blocked(other.ctx.store)
+        assert (await task).status == 200
+        rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == ["new", "changed"]
 
 
 @on_each_store
