@@ -228,6 +228,26 @@ async def test_form_sent_again_is_another_request_after_two_slots(
 
 
 @on_each_store
+async def test_form_sent_twice_is_one_request_however_long_it_is_in_review(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        form = {
+            {"arrival": "from_day", "departure": "to_day"}.get(name, name): v
+            for name, v in FORM.items()
+        }
+        for _ in range(2):
+            await post_form(hub, form)
+        fields = {"arrival": ("field:from_day",), "departure": ("field:to_day",)}
+        await change_mapping(
+            hub.ctx.store, "DEMO", "form", lambda mapping: structs.replace(mapping, fields=fields)
+        )
+        for number in (1, 2):
+            await processing.settle(hub.ctx, number)
+            hub.harness.advance(hours=1)
+        rows = await hub.rows("SELECT outcome FROM inbox ORDER BY id")
+        assert [row["outcome"] for row in rows] == ["new", "duplicate"]
+
+
+@on_each_store
 @only_postgres
 async def test_form_waits_for_another_unit_with_its_content(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub, open_hub(tmp_path, seed=False) as other:
