@@ -23,6 +23,7 @@ from tests.integration.hub.material import BOOKING, Hub
 from tests.raw import raw
 
 from alpinehub.sources import set_options
+from alpinehub.webhooks import receive
 from alpinehub.webhooks.form_limit import Bucket, LimitReached, RefusalCache
 from cordata import Tx
 
@@ -144,6 +145,16 @@ async def test_honeypot_hits_use_up_the_limit(tmp_path: Path) -> None:
 
 
 @on_each_store
+async def test_limit_holds_while_the_hub_cannot_interpret_a_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receive, "interpret_by", lambda *_: 1 // 0)
+    async with open_lenient(tmp_path, form_burst=2) as hub:
+        assert await posted(hub, 3) == [200, 200, 429]
+        assert await hub.one("SELECT count(*) FROM inbox WHERE state = 'review'") == 2
+
+
+@on_each_store
 async def test_limits_that_are_over_are_forgotten(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         for number in range(10):
@@ -173,6 +184,19 @@ def stamp(bits: int, *, at_s: int, secret: str = SECRET, salt: str = "s4lt") -> 
         if int.from_bytes(digest, "big") >> (256 - bits) == 0:
             return value
     raise AssertionError
+
+
+@on_each_store
+async def test_proof_of_work_of_a_fast_clock_counts_once_until_it_is_too_old(
+    tmp_path: Path,
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await set_options(hub.ctx.store, "DEMO", "form", {"proof_of_work": "10"})
+        hub.harness.advance(seconds=2)
+        proof = stamp(10, at_s=hub.ctx.now_us() // 1_000_000 + 86_000)
+        assert (await post_form(hub, {**FORM, "_proof": proof}, client=GUEST)).status == 200
+        hub.harness.advance(hours=47)
+        assert (await post_form(hub, {**FORM, "_proof": proof}, client=GUEST)).status == 403
 
 
 @on_each_store
