@@ -368,7 +368,10 @@ def _trace(error: Exception) -> str:
     return "".join(traceback.format_exception(type(error), error, trace))
 
 
-_OWN = {CommandRunner.run.__code__, CommandRunner._call.__code__, _drain.__code__}
+_OWN = {
+    *(CommandRunner.run.__code__, CommandRunner._call.__code__, CommandRunner._value.__code__),
+    _drain.__code__,
+}
 
 
 def _clean(text: str) -> str:
