@@ -56,7 +56,9 @@ def test_child_gives_back_what_it_gets(tmp_path: Path) -> None:
         assert (page.client, page.id, page.command) == (CLIENT, len(PAYLOADS), "echo")
 
 
-@pytest.mark.parametrize(("way", "status"), [("return", 0), ("raise", 1), ("exit", 7)])
+@pytest.mark.parametrize(
+    ("way", "status"), [("return", 0), ("raise", 1), ("exit", 7), ("close", 0)]
+)
 def test_process_that_a_command_forks_answers_nothing_and_takes_no_calls(
     tmp_path: Path, way: str, status: int
 ) -> None:

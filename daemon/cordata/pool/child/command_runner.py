@@ -84,7 +84,6 @@ class CommandRunner:
         `store`: used instead of the file that the spec names.
         """
         self._spec = spec
-        self._pid = os.getpid()
         self._limit = spec.max_frame_bytes
         self._store = store
         self._loop: CommandLoop | None = None
@@ -168,12 +167,13 @@ class CommandRunner:
 
     def _call(self, command: Command, call: Call, seen: CurrentCall, caller: Caller) -> object:
         """As `_value`. A process that the function has forked ends here, however it comes back: it
-        would answer this call again, and take others from the same sockets.
+        would store and answer this call again.
         """
+        pid = os.getpid()
         try:
             return self._value(command, call, seen, caller)
         finally:
-            if os.getpid() != self._pid:
+            if os.getpid() != pid:
                 _end_fork(call.command, sys.exception())
 
     def _value(self, command: Command, call: Call, seen: CurrentCall, caller: Caller) -> object:
@@ -323,12 +323,15 @@ def _delta(session: Session | None, shared: TrackedMapping | None) -> Delta | No
 def _end_fork(command: str, error: BaseException | None) -> NoReturn:
     """End this process, which a command forked, with the exit status that Python would use."""
     status = 0 if error is None else 1
-    if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
-        status = error.code or 0
-    elif error is not None:
-        log.error("a process that %s forked failed", command, exc_info=error)
-    sys.stdout.flush()
-    os._exit(status & 0xFF)
+    try:
+        if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
+            status = error.code or 0
+        elif error is not None:
+            log.error("a process that %s forked failed", command, exc_info=error)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status & 0xFF)  # also when the command has closed them
 
 
 def _microseconds(began: float) -> int:
