@@ -72,6 +72,37 @@ def test_process_that_a_command_forks_answers_nothing_and_takes_no_calls(
         assert pool.page().ended == 2
 
 
+def test_process_that_a_command_forks_sends_no_chunks(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        peer = pool.connect()
+        peer.order("fork_within_a_stream", credits=10)
+        assert [msgpack.decode(peer.expect(Chunk).value) for _ in range(3)] == [1, 2, 3]
+        peer.expect(End)
+        assert peer.call("add", 1) == 2
+
+
+def test_async_call_that_forked_is_cancelled(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        peer = pool.connect()
+        number = peer.order("fork_and_wait", str(tmp_path / "forked"))
+        until((tmp_path / "forked").exists)
+        peer.send(Cancel(number))
+        assert peer.expect(Failure).code == "cancelled"
+
+
+def test_end_of_a_child_is_seen_while_a_process_that_it_forked_lives(tmp_path: Path) -> None:
+    with children(tmp_path) as pool:
+        peer = pool.connect()
+        forked = peer.call("fork_away")
+        try:
+            os.kill(peer.welcome.pid, signal.SIGKILL)
+            peer.socket.settimeout(10.0)
+            assert peer.closed()
+            assert alive(forked)
+        finally:
+            os.kill(forked, signal.SIGKILL)
+
+
 def test_command_is_called_with_arguments_and_keywords(tmp_path: Path) -> None:
     with children(tmp_path) as pool:
         peer = pool.connect()

@@ -301,6 +301,7 @@ class Loop:
         #: When to look at the sockets again, though a call waits.
         self._look_at = 0.0
         self._stopping = False
+        os.register_at_fork(after_in_child=self._close_sockets)
 
     def run(self) -> None:
         """Take calls until the worker sends Stop."""
@@ -331,6 +332,16 @@ class Loop:
             self._poll.unregister(connection.socket)
         self._queue = deque(entry for entry in self._queue if entry[0] is not connection)
         self.tell_waiting()
+
+    def _close_sockets(self) -> None:
+        """Leave the sockets to the child, in a process that a command has forked: it would send
+        chunks and read calls, and clients would not see the end of the child while it runs.
+        """
+        for connection in self._connections.values():
+            connection.closed = True  # not by `close`, which writes to the status page
+            connection.socket.close()
+        self._listener.close()
+        self._channel.socket.close()
 
     def _look(self, *, wait: bool) -> None:
         """Poll and read, with `wait` until something arrives. The worker first: Stop comes before

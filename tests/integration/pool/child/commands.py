@@ -86,6 +86,37 @@ def fork(way: str) -> int | str:
     return "the copy"
 
 
+def fork_within_a_stream() -> Iterator[int]:
+    """Fork between two values; the copy goes on, too."""
+    yield 1
+    copy = os.fork()
+    yield 2
+    if copy:
+        os.waitpid(copy, 0)
+        yield 3
+
+
+async def fork_and_wait(file: str) -> None:
+    """Fork; the copy returns, and this process waits for its caller to leave."""
+    if copy := os.fork():
+        os.waitpid(copy, 0)
+        Path(file).touch()
+        await asyncio.sleep(20.0)
+
+
+def fork_away() -> int:
+    """Fork a process that outlives the child; its pid."""
+    read, write = os.pipe()
+    copy = os.fork()
+    if copy:
+        os.read(read, 1)
+        return copy
+    os.setsid()
+    os.write(write, b"x")
+    time.sleep(60.0)
+    os._exit(0)
+
+
 def add(number: int, by: int = 1) -> int:
     return number + by
 
