@@ -180,9 +180,6 @@ async def test_flood_of_rubbish_is_hardly_logged(caplog: pytest.LogCaptureFixtur
         assert server.state.refused == REFUSAL_LINES + 50
 
 
-# Many 503s while the store is unavailable
-
-
 async def test_rubbish_is_logged_with_marks_for_what_is_not_known(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -190,6 +187,9 @@ async def test_rubbish_is_logged_with_marks_for_what_is_not_known(
         await connect(server).feed(b"\x16\x03\x01 hello\r\n\r\n")
     [line] = lines(caplog)
     assert line.startswith("? - from ")
+
+
+# Many 503s while the store is unavailable
 
 
 def test_one_503_a_minute_is_a_line_and_the_rest_a_count(caplog: pytest.LogCaptureFixture) -> None:
