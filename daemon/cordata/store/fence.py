@@ -29,23 +29,25 @@ def require_newest(fence: Fence, newest: int | None) -> None:
         raise LeaseLost(f"term {fence.term} of the primary is over")
 
 
-async def check_fence(tx: Tx, fence: Fence, *, lock_term: bool = False) -> None:
-    """Raises: LeaseLost when the term is not the newest one.
-
-    `lock_term`: lock the term's row, so that a takeover waits for the end of this transaction. (On
-    SQLite the single writer orders the two anyway.)
-    """
-    row = await tx.fetch_one("lease.lock" if lock_term else "lease.term")
+async def check_fence(tx: Tx, fence: Fence) -> None:
+    """Raises: LeaseLost when the term is not the newest one. For a read."""
+    row = await tx.fetch_one("lease.term")
     require_newest(fence, None if row is None else row["term"])
 
 
-def with_fence(unit: Unit[T], fence: Fence | None, *, lock_term: bool = False) -> Unit[T]:
-    """A unit that first checks the fence, if there is one; `lock_term` as for `check_fence`."""
+async def lock_fence(tx: Tx, fence: Fence) -> None:
+    """As `check_fence`, for a unit that writes: a takeover waits for the end of its transaction."""
+    row = await tx.fetch_one("lease.lock")
+    require_newest(fence, None if row is None else row["term"])
+
+
+def with_fence(unit: Unit[T], fence: Fence | None) -> Unit[T]:
+    """A unit that first checks the fence, if there is one."""
     if fence is None:
         return unit
 
     async def checked(tx: Tx) -> T:
-        await check_fence(tx, fence, lock_term=lock_term)
+        await lock_fence(tx, fence)
         return await unit(tx)
 
     return checked

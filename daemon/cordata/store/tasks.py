@@ -30,24 +30,27 @@ class StoreTasks:
         await self._group.__aenter__()
 
     def start(
-        self, work: Coroutine[Any, Any, T], *, context: Context | None = None
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        context: Context | None = None,
+        result: asyncio.Future[T] | None = None,
     ) -> asyncio.Future[T]:
         """Start a task, in a copy of the caller's context or in `context`. Returns its result as a
-        future; cancelling that does not cancel the task.
+        future (`result`, if given); cancelling that does not cancel the task.
         """
-        future: asyncio.Future[T] = self._loop.create_future()
+        future: asyncio.Future[T] = self._loop.create_future() if result is None else result
         if self._closed:
             work.close()
-            _close(future)
+            close_future(future)
             return future
         task = self._group.create_task(_run(work, future), context=context)
         self._running.add(task)
 
         def ended(task: asyncio.Task[None]) -> None:
             self._running.discard(task)
-            if not future.done():  # cancelled before it began
-                work.close()
-                _close(future)
+            work.close()  # if it was cancelled before it began
+            close_future(future)
 
         task.add_done_callback(ended)
         return future
@@ -73,8 +76,7 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
         if task is None or not task.cancelling():  # the work itself raised it
             fail_future(future, error)
             return
-        if not future.done():
-            _close(future)
+        close_future(future)
         raise
     except BaseException as error:  # noqa: BLE001 - it must not end the task group
         fail_future(future, error)
@@ -83,9 +85,11 @@ async def _run(work: Coroutine[Any, Any, T], future: asyncio.Future[T]) -> None:
             future.set_result(value)
 
 
-def _close(future: asyncio.Future[T]) -> None:
-    future.set_exception(StoreUnavailable("the store is closed"))
-    future.exception()  # no warning of asyncio if no caller waits any more
+def close_future(future: asyncio.Future[T]) -> None:
+    """End the wait for a result that will not come, if it has not ended."""
+    if not future.done():
+        future.set_exception(StoreUnavailable("the store is closed"))
+        future.exception()  # no warning of asyncio if no caller waits any more
 
 
 def fail_future(future: asyncio.Future[Any], error: BaseException) -> None:

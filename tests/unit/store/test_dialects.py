@@ -19,6 +19,7 @@ from cordata.store.queries import Query
 #: several, without a round trip each, on SQLite.
 STORES_OWN = {
     "sqlite": {
+        "lease.lock",
         "queue.claim",
         "queue.claimed",
         "queue.ready",

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextvars import copy_context
 from typing import NamedTuple
 
@@ -70,19 +70,22 @@ _INSERT_SIZES = (64, 32, 24, *range(16, 1, -1), 1)
 class _Member:
     """A unit in a batch."""
 
-    __slots__ = ("coroutine", "entry", "request", "tx")
+    __slots__ = ("coroutine", "entry", "tx")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        #: The request that it waits for; None: it has ended.
-        self.request: Request | None = None
         self.coroutine: UnitCoroutine | None = None
         self.tx: UnitTx
+
+    @property
+    def request(self) -> Request | None:
+        """The request that it waits for; None: it has ended."""
+        return None if self.coroutine is None else self.coroutine.request
 
     def step(self, answer: object = None) -> None:
         """Run the unit to its next request. Raises: what the unit raised."""
         assert self.coroutine is not None
-        self.request = self.entry.context.run(self.coroutine.step, answer)
+        self.entry.context.run(self.coroutine.step, answer)
 
     def close(self) -> None:
         """Stop the unit where it is."""
@@ -93,7 +96,8 @@ class _Member:
     def answer(self) -> None:
         """Give the caller what the unit returned."""
         assert self.coroutine is not None
-        self.entry.answer(self.coroutine.value)
+        if not self.entry.result.done():
+            self.entry.result.set_result(self.coroutine.value)
 
 
 class _Statement(NamedTuple):
@@ -120,30 +124,12 @@ class Batcher:
         self._context = copy_context()
         self._queue: deque[_Member] = deque()
         self._task_count = 0
-        #: Units in a batch.
-        self._under_way = 0
-        #: Called when a task has ended: perhaps no unit waits any more.
-        self.on_idle: Callable[[], None] = lambda: None
-        #: Since the start: commits, and units that ended, also those that failed or only read.
-        self.commits = 0
-        self.units = 0
-
-    @property
-    def waiting(self) -> int:
-        """Units that wait for their commit."""
-        return len(self._queue) + self._under_way
 
     def start(self, entry: Entry) -> None:
-        """Queue a unit for the next batch; its result comes in `entry.future`."""
+        """Queue a unit for the next batch."""
         self._queue.append(_Member(entry))
         if not self._task_count or (self._task_count < _MAX_TASKS and len(self._queue) >= _PLENTY):
             self._start_task()
-
-    def close(self) -> None:
-        """Refuse units that have not begun."""
-        for member in self._queue:
-            member.entry.fail(StoreUnavailable("the store is closed"))
-        self._queue.clear()
 
     def _start_task(self) -> None:
         self._task_count += 1
@@ -163,19 +149,14 @@ class Batcher:
                     continue
                 begun = self._loop.time()
                 members = self._take()
-                self._under_way += len(members)
-                try:
-                    batch = _Batch(self, self._resources, self._runner, connection, self._timeout_s)
-                    await batch.run(members, deadline)
-                finally:
-                    self._under_way -= len(members)
+                batch = _Batch(self._resources, self._runner, connection, self._timeout_s)
+                await batch.run(members, deadline)
                 if len(members) > 1:
                     await asyncio.sleep(min(_MAX_PAUSE_S, (self._loop.time() - begun) / 2))
         finally:
             self._task_count -= 1
             if self._queue and not self._task_count:  # after an exception
                 self._start_task()
-            self.on_idle()
 
     def _take(self) -> list[_Member]:
         """The next batch: units whose callers still wait, and have not waited too long."""
@@ -183,7 +164,7 @@ class Batcher:
         taken: list[_Member] = []
         while self._queue and len(taken) < MAX_BATCH:
             member = self._queue.popleft()
-            if member.entry.future.done():
+            if member.entry.result.done():
                 continue
             if member.entry.since < oldest:
                 message = f"no commit within {self._timeout_s:g} s"
@@ -198,13 +179,11 @@ class _Batch:
 
     def __init__(
         self,
-        batcher: Batcher,
         resources: Resources,
         runner: UnitRunner,
         connection: Connection,
         timeout_s: float,
     ) -> None:
-        self._batcher = batcher
         self._resources = resources
         self._runner = runner
         self._connection = connection
@@ -276,9 +255,7 @@ class _Batch:
         for member in [m for m in self._members if not m.tx.deferred]:
             self._members.remove(member)
             member.answer()
-            self._batcher.units += 1
-            if member.tx.topics:
-                self._resources.committed(member.tx.topics)
+            self._resources.committed(member.tx.topics, 0)
         if not self._members:
             await self._transaction.commit()
 
@@ -317,7 +294,7 @@ class _Batch:
 
     def _step(self, member: _Member, answer: object = None) -> None:
         """Run a unit to its next read, or to its end."""
-        if member.entry.future.done():  # its caller went away
+        if member.entry.result.done():  # its caller went away
             member.close()
             self._members.remove(member)
             return
@@ -337,7 +314,6 @@ class _Batch:
     def _fail(self, member: _Member, error: BaseException) -> None:
         """Pass the exception of a unit to its caller; none of its writes was sent."""
         self._members.remove(member)
-        self._batcher.units += 1
         member.entry.fail(error)
 
     async def _write(self) -> None:
@@ -348,7 +324,7 @@ class _Batch:
         reads: Transaction | None = self._transaction
         merge = True
         for _ in range(_MAX_ROUNDS):
-            self._members = [m for m in self._members if not m.entry.future.done()]
+            self._members = [m for m in self._members if not m.entry.result.done()]
             if not self._members:
                 await self._connection.reset()
                 return
@@ -405,10 +381,8 @@ class _Batch:
             member.answer()
         if not self._made_messages:
             topics = without_published(topics)
-        self._batcher.commits += 1
-        self._batcher.units += len(members)
         self._resources.health.succeeded(self._transaction.commit_s)
-        self._resources.committed(topics)
+        self._resources.committed(topics, len(members))
 
     async def _find_out(self, doubt: InDoubt, deadline: float) -> None:
         """Find out whether the batch was committed after its connection was lost."""
@@ -427,7 +401,7 @@ class _Batch:
         for member in [*members]:
             self._members.remove(member)
             member.close()
-            if not member.entry.future.done():
+            if not member.entry.result.done():
                 self._runner.start(member.entry)
 
     def _interrupted(self, error: BaseException) -> CordataError:

@@ -100,14 +100,14 @@ class Reader:
         """
         transaction = Transaction(connection, self._settings, "read")
         try:
-            request = coroutine.step()
-            if request is not None and alone:
-                request = coroutine.step(await self._send_alone(connection, request, coroutine.tx))
-                if request is not None:
+            coroutine.step()
+            if coroutine.request is not None and alone:
+                coroutine.step(await self._send_alone(connection, coroutine.request, coroutine.tx))
+                if coroutine.request is not None:
                     raise _SecondStatement
-            while request is not None:
-                reply = await answer(transaction, coroutine.tx, request)
-                request = coroutine.step(reply if coroutine.tx.failed is not None else reply[0])
+            while coroutine.request is not None:
+                reply = await answer(transaction, coroutine.tx, coroutine.request)
+                coroutine.step(reply if coroutine.tx.failed is not None else reply[0])
         finally:
             coroutine.close()
         await transaction.commit()

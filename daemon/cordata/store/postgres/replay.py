@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from typing import Any
 
 from cordata.config.sections import StoreConfig
@@ -27,15 +27,13 @@ from cordata.errors import (
     TransactionTimeout,
     TransientError,
 )
-from cordata.store.fence import Fence, check_fence
-from cordata.store.health import Busy
+from cordata.store.fence import Fence, lock_fence
+from cordata.store.health import Busy, Health
 from cordata.store.postgres.unit import Call, Pause, Request, UnitTx
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
+from cordata.store.process_store import BlockTx
 from cordata.store.tasks import own_error
 from cordata.store.tx import Row, Tx, UnitMisuse, before_write
-
-#: The transaction whose locks the running code holds; run() might wait for it for ever.
-holding: ContextVar[ReplayedTx | None] = ContextVar("cordata_store_holding", default=None)
 
 Read = Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
 
@@ -63,7 +61,7 @@ class _Step:
         return await tx.ask(self.request)
 
 
-class ReplayedTx(UnitTx):
+class ReplayedTx(UnitTx, BlockTx):
     """The Tx of `Store.transaction()`."""
 
     __slots__ = (
@@ -117,10 +115,10 @@ class ReplayedTx(UnitTx):
         self._running: asyncio.Future[None] | None = None
         self._limit: asyncio.Timeout | None = None
 
-    def holds_locks_of(self, resources: Resources) -> bool:
-        """Whether it is past its first write, in the store with these resources."""
+    def holds_locks_of(self, health: Health) -> bool:
+        """As in BlockTx."""
         running = self._running is not None and not self._running.done()
-        return running and self._resources is resources
+        return running and self._resources.health is health
 
     async def defer(self, call: Call) -> None:
         """As in UnitTx; the first one is sent at once, since the locks begin with it."""
@@ -200,7 +198,6 @@ class ReplayedTx(UnitTx):
         context = copy_context()
         context.run(before_write.set, None)  # it has paused
         self._running = self._resources.tasks.start(self._run(), context=context)
-        holding.set(self)
         return self._running
 
     async def _run(self) -> None:
@@ -226,7 +223,7 @@ class ReplayedTx(UnitTx):
         if self._limit.when() is None and not self._left:  # the first run has a connection now
             self._limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
         if self._fence is not None:
-            await check_fence(tx, self._fence, lock_term=True)
+            await lock_fence(tx, self._fence)
         await self._repeat(tx)
         while True:
             self._check()
@@ -277,7 +274,7 @@ class ReplayedTx(UnitTx):
             raise UnitMisuse("a transaction was used after its block")
 
     async def leave(self, *, commit: bool) -> None:
-        """End the transaction after its block. Raises: the error that prevents the commit."""
+        """As in BlockTx."""
         may_commit = False
         try:
             while commit and self.failed is None and self.deferred:

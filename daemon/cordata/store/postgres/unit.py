@@ -180,17 +180,18 @@ class ReadTx(UnitTx):
 class UnitCoroutine:
     """A running unit, which stops at each request."""
 
-    __slots__ = ("_coroutine", "tx", "value")
+    __slots__ = ("_coroutine", "request", "tx", "value")
 
     def __init__(self, unit: Unit[Any], tx: UnitTx) -> None:
         self.tx = tx
         self._coroutine: Any = unit(tx)
-        #: What the unit returned, once `step` gave None.
+        #: What it waits for; None: it has not begun, or has ended.
+        self.request: Request | None = None
+        #: What the unit returned.
         self.value: Any = None
 
-    def step(self, answer: object = None) -> Request | None:
-        """Continue with the answer to the last request (None at first). Returns the next request;
-        None: the unit has ended.
+    def step(self, answer: object = None) -> None:
+        """Run to the next request, or to the end, with the answer to the last one (None at first).
 
         An answer that is an error (`tx.failed`) is raised in the unit, which fails even if it
         catches it. Raises: what the unit raised; UnitMisuse when it awaits something other than its
@@ -199,22 +200,21 @@ class UnitCoroutine:
         try:
             with require_awaits():
                 if isinstance(answer, BaseException):
-                    request = self._coroutine.throw(answer)
+                    self.request = self._coroutine.throw(answer)
                 else:
-                    request = self._coroutine.send(answer)
+                    self.request = self._coroutine.send(answer)
         except NeverAwaited:
             self.close()
             raise
         except StopIteration as end:
             if self.tx.failed is not None:
                 raise self.tx.failed from None
-            self.value = end.value
-            return None
-        if isinstance(request, Request):
-            return request
-        misuse = foreign_await(self._coroutine)
-        self.close()
-        raise misuse
+            self.value, self.request = end.value, None
+            return
+        if not isinstance(self.request, Request):
+            misuse = foreign_await(self._coroutine)
+            self.close()
+            raise misuse
 
     def close(self) -> None:
         """Stop the unit where it is; exceptions from its cleanup are ignored."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
@@ -86,8 +86,8 @@ class Resources:
     #: Held by a unit that runs again after a collision: such units take turns, so that they do not
     #: collide with each other again.
     turn: asyncio.Lock
-    #: Called with the topics of a unit after its commit.
-    committed: Callable[[set[str]], None]
+    #: Called with the topics of a commit, and the number of units in it.
+    committed: Callable[[set[str], int], None]
 
     def overdue(self, transaction: Transaction, limit_s: float) -> StoreUnavailable:
         """The error for a transaction that did not end in time.
@@ -130,26 +130,20 @@ class Resources:
 
 
 class Entry:
-    """A unit of work, and the future of its caller."""
+    """A unit of work, and the result that its caller waits for."""
 
-    __slots__ = ("context", "future", "since", "unit")
+    __slots__ = ("context", "result", "since", "unit")
 
-    def __init__(self, unit: Unit[Any]) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(self, unit: Unit[Any], result: asyncio.Future[Any]) -> None:
         self.unit = unit
+        self.result = result
         self.context = copy_context()
-        self.future: asyncio.Future[Any] = loop.create_future()
         #: Loop time of its arrival.
-        self.since = loop.time()
-
-    def answer(self, value: object) -> None:
-        """Give the caller what the unit returned."""
-        if not self.future.done():
-            self.future.set_result(value)
+        self.since = result.get_loop().time()
 
     def fail(self, error: BaseException) -> None:
         """Give the caller an error."""
-        fail_future(self.future, error)
+        fail_future(self.result, error)
 
 
 class UnitRunner:
@@ -161,48 +155,20 @@ class UnitRunner:
         self._loop = asyncio.get_running_loop()
         # Half of the connections: the others are for batches, reads and transactions.
         self._slots = asyncio.Semaphore(max(1, config.pool_size // 2))
-        self._closed = False
-        #: Units that wait for their commit.
-        self.waiting = 0
-        #: Called when the last of them has ended.
-        self.on_idle: Callable[[], None] = lambda: None
-        #: Since the start.
-        self.commits = 0
 
     def start(self, entry: Entry) -> None:
-        """Start a unit; its result comes in `entry.future`."""
-        self.waiting += 1
-        running = self._resources.tasks.start(self._serve(entry), context=entry.context)
-        running.add_done_callback(lambda done: self._ended(entry, done))
-
-    def close(self) -> None:
-        """Refuse units that have not begun."""
-        self._closed = True
+        """Start a unit."""
+        self._resources.tasks.start(self._serve(entry), context=entry.context, result=entry.result)
 
     async def _serve(self, entry: Entry) -> Any:
         async with self._slots:
-            if entry.future.done():
+            if entry.result.done():
                 return None
-            if (refusal := self._refusal(entry)) is not None:
+            if entry.since < self._loop.time() - self._timeout_s:
+                raise Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0)
+            if (refusal := self._resources.health.error()) is not None:
                 raise refusal
             return await self.run_now(entry.unit, entry)
-
-    def _ended(self, entry: Entry, done: asyncio.Future[Any]) -> None:
-        self.waiting -= 1
-        if done.cancelled():  # the unit raised it
-            entry.future.cancel()
-        elif (error := done.exception()) is not None:
-            entry.fail(error)
-        else:
-            entry.answer(done.result())
-        self.on_idle()
-
-    def _refusal(self, entry: Entry) -> StoreUnavailable | None:
-        if self._closed:
-            return StoreUnavailable("the store is closed")
-        if entry.since < self._loop.time() - self._timeout_s:
-            return Busy(f"no commit within {self._timeout_s:g} s", retry_after_s=1.0)
-        return self._resources.health.error()
 
     async def run_now(
         self,
@@ -220,14 +186,12 @@ class UnitRunner:
         snapshot.
         """
         deadline = self._loop.time() + self._timeout_s + GRACE_S + pauses_s
-        attempt, collided, reran_once = 0, False, False
+        attempt, takes_turn, reran_once = 0, False, False
         while True:
             attempt += 1
             try:
-                async with AsyncExitStack() as turn:
-                    if collided:
-                        await turn.enter_async_context(self._resources.turn)
-                    return await self._attempt(unit, deadline, entry, turn, newest=newest)
+                async with self._resources.turn if takes_turn else nullcontext():
+                    return await self._attempt(unit, deadline, entry, newest=newest)
             except _SeesSnapshot:
                 attempt -= 1
                 newest = True
@@ -238,21 +202,15 @@ class UnitRunner:
                     self._resources.health.failed(again.error)
                     raise again.error from None
                 reran_once = reran_once or again.once
-                collided = again.collided
-                if not collided:
+                takes_turn = again.collided and not pauses_s  # others do not wait for a pause
+                if not takes_turn:
                     await asyncio.sleep(random.random() * min(attempt, _ATTEMPTS) * _PAUSE_S)
             except StoreUnavailable as error:
                 self._resources.health.failed(error)
                 raise
 
     async def _attempt(
-        self,
-        unit: Unit[Any],
-        deadline: float,
-        entry: Entry | None,
-        turn: AsyncExitStack,
-        *,
-        newest: bool,
+        self, unit: Unit[Any], deadline: float, entry: Entry | None, *, newest: bool
     ) -> Any:
         resources = self._resources
         tx = UnitTx(resources.queries, resources.clock.now_us())
@@ -263,11 +221,9 @@ class UnitRunner:
             limit = asyncio.timeout_at(deadline)
             try:
                 async with limit:
-                    run = _UnitRun(
-                        transaction, UnitCoroutine(unit, tx), turn, limit, self._timeout_s
-                    )
+                    run = _UnitRun(transaction, UnitCoroutine(unit, tx), limit, self._timeout_s)
                     value = await run.to_end()
-                    if entry is not None and entry.future.done():
+                    if entry is not None and entry.result.done():
                         raise Busy("the unit's caller was cancelled")
                     await run.commit()
             except InDoubt as caught:
@@ -298,10 +254,9 @@ class UnitRunner:
             raise closed_in_commit() from None
 
     def _committed(self, tx: UnitTx, commit_s: float | None) -> None:
-        self.commits += 1
         self._resources.health.succeeded(commit_s)
         topics = tx.topics if tx.made_messages else without_published(tx.topics)
-        self._resources.committed(topics)
+        self._resources.committed(topics, 1)
 
 
 class _UnitRun:
@@ -311,7 +266,6 @@ class _UnitRun:
         self,
         transaction: Transaction,
         coroutine: UnitCoroutine,
-        turn: AsyncExitStack,
         limit: asyncio.Timeout,
         timeout_s: float,
     ) -> None:
@@ -320,8 +274,6 @@ class _UnitRun:
         """
         self._transaction = transaction
         self._coroutine = coroutine
-        #: Holds `Resources.turn` if this runs after a collision; closed before a pause.
-        self._turn = turn
         deadline = limit.when()
         assert deadline is not None
         self._limit, self._deadline, self._timeout_s = limit, deadline, timeout_s
@@ -339,9 +291,9 @@ class _UnitRun:
         """
         coroutine = self._coroutine
         try:
-            request = coroutine.step()
-            while request is not None:
-                request = coroutine.step(await self._answer(request))
+            coroutine.step()
+            while coroutine.request is not None:
+                coroutine.step(await self._answer(coroutine.request))
         except BaseException:
             coroutine.close()
             raise
@@ -376,7 +328,6 @@ class _UnitRun:
         Raises: _SeesSnapshot; Again when something that the unit had read has changed.
         """
         if isinstance(request, Pause):
-            await self._turn.aclose()  # others that collided may run meanwhile
             self._limit.reschedule(self._deadline)
             await request.event.wait()
             return None

@@ -35,6 +35,10 @@ WHERE name = 'primary' AND wanted_by <> :holder AND wanted_at > :since AND NOT E
 -- name: lease.term
 SELECT term FROM lease WHERE name = 'primary';
 
+-- name: lease.lock
+-- Within a fenced unit: a process that takes the lease over waits for it, on SQLite for every unit.
+SELECT term FROM lease WHERE name = 'primary'{| FOR SHARE};
+
 -- name: lease.take
 -- newest
 INSERT INTO lease (name, holder, term, acquired_at) VALUES ('primary', :holder, 1, :acquired_at)

@@ -210,10 +210,10 @@ class WriteConnection:
         health: Health,
     ) -> None:
         self._database = database
-        self._queries = queries
+        self.queries = queries
         self._lock = lock
         self._thread = thread
-        self._health = health
+        self.health = health
         self._connection: sqlite3.Connection | None = None
         self._cursor: sqlite3.Cursor | None = None
 
@@ -260,7 +260,7 @@ class WriteConnection:
         except StoreUnavailable:
             self.close()  # its cache may differ from the file
             raise
-        self._health.succeeded(clock.monotonic() - begun)
+        self.health.succeeded(clock.monotonic() - begun)
         self._lock.release()
 
     def roll_back(self, error: BaseException | None = None) -> None:
@@ -303,7 +303,7 @@ class WriteConnection:
     def tx(self) -> SqliteTx:
         """A Tx on it, for one unit."""
         assert self._cursor is not None
-        return SqliteTx(self._cursor, self._queries, clock.now_us())
+        return SqliteTx(self._cursor, self.queries, clock.now_us())
 
     def execute(self, statement: str) -> None:
         """Run a statement of the store's own. Raises: StoreUnavailable; Conflict, at a COMMIT."""
@@ -320,7 +320,7 @@ class WriteConnection:
         return self._connection is not None and self._connection.in_transaction
 
     def _note(self, error: BaseException | None) -> None:
-        if self._health.failed(error):
+        if self.health.failed(error):
             self.close()
 
     def _begin_slowly(self) -> None:

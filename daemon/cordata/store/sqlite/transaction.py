@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,17 +25,15 @@ from cordata.errors import (
     TransactionStale,
     TransactionTimeout,
 )
-from cordata.store.fence import Fence, check_fence
+from cordata.store.fence import Fence, lock_fence
 from cordata.store.health import Health
-from cordata.store.queries import Queries, Query
+from cordata.store.process_store import BlockTx
+from cordata.store.queries import Query
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import after_commit
 from cordata.store.sqlite.tx import SqliteTx
 from cordata.store.tasks import StoreTasks
 from cordata.store.tx import Row, Tx, UnitMisuse
-
-#: The transaction whose lock the running code holds; run() would wait for it for ever.
-holding: ContextVar[TransactionTx | None] = ContextVar("cordata_store_holding", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +41,21 @@ class Access:
     """The parts that the transactions of one store use."""
 
     connection: WriteConnection
-    queries: Queries
     tasks: StoreTasks
-    health: Health
     #: How long one may hold the lock.
     timeout_s: float
     read: Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
-    #: Called with the topics of a commit.
-    committed: Callable[[set[str]], None]
+    #: Called with the topics of a commit, and the number of units in it.
+    committed: Callable[[set[str], int], None]
 
 
-class TransactionTx(SqliteTx):
+class TransactionTx(SqliteTx, BlockTx):
     """The Tx of `Store.transaction()`: takes the lock and begins before its first write."""
 
     __slots__ = ("_access", "_beginning", "_fence", "_holds_lock", "_reads", "_timer")
 
     def __init__(self, access: Access, fence: Fence | None) -> None:
-        super().__init__(None, access.queries, clock.now_us())
+        super().__init__(None, access.connection.queries, clock.now_us())
         self._access = access
         self._fence = fence
         #: Whether it is past its first write, and not at its end.
@@ -71,9 +66,9 @@ class TransactionTx(SqliteTx):
         #: Reads before the first write, to be repeated with it: name, parameters, rows.
         self._reads: list[tuple[str, dict[str, Any], list[Row]]] = []
 
-    def holds_lock_of(self, connection: WriteConnection) -> bool:
-        """Whether it has begun to write, in the store of this connection."""
-        return self._holds_lock and self._access.connection is connection
+    def holds_locks_of(self, health: Health) -> bool:
+        """As in BlockTx."""
+        return self._holds_lock and self._access.connection.health is health
 
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx; before the first write a read has a snapshot of its own."""
@@ -101,7 +96,7 @@ class TransactionTx(SqliteTx):
         return await Tx._write_event(self, **event)  # that of SqliteTx needs the cursor
 
     async def leave(self, *, commit: bool) -> None:
-        """End the transaction after its block. Raises: the error that prevents the commit."""
+        """As in BlockTx."""
         failed = self.failed
         self.failed = failed or UnitMisuse("a transaction was used after its block")
         if self._holds_lock:
@@ -116,7 +111,7 @@ class TransactionTx(SqliteTx):
     async def _begin(self) -> None:
         """Take the lock and check what the block has seen. Raises: CordataError."""
         access = self._access
-        refusal = access.health.error()
+        refusal = access.connection.health.error()
         if refusal is not None:
             raise refusal
         await access.connection.begin()
@@ -131,12 +126,11 @@ class TransactionTx(SqliteTx):
         self._cursor, self._holds_lock = tx._cursor, True
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(access.timeout_s, self._time_out)
-        holding.set(self)
 
     async def _check(self, tx: SqliteTx) -> None:
         """Raises: LeaseLost for a stale fence; TransactionStale when a read has changed."""
         if self._fence is not None:
-            await check_fence(tx, self._fence)
+            await lock_fence(tx, self._fence)
         for name, params, rows in self._reads:
             if await tx.fetch_all(name, **params) != rows:
                 raise TransactionStale(f"what {name!r} returned has changed since")
@@ -148,7 +142,7 @@ class TransactionTx(SqliteTx):
         except CordataError as error:
             connection.roll_back(error)
             raise after_commit(error) from error.__cause__
-        self._access.committed(self.topics)
+        self._access.committed(self.topics, 1)
 
     def _time_out(self) -> None:
         self.failed = TransactionTimeout(

@@ -18,7 +18,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from cordata.errors import CordataError, PermanentError, StoreUnavailable
-from cordata.store.health import Busy, Health
+from cordata.store.health import Busy
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import after_commit
 from cordata.store.sqlite.tx import SqliteTx, drive
@@ -51,54 +51,35 @@ class Writer:
         self,
         connection: WriteConnection,
         tasks: StoreTasks,
-        health: Health,
         *,
-        max_waiting: int,
-        committed: Callable[[set[str]], None],
+        committed: Callable[[set[str], int], None],
     ) -> None:
+        """`committed` is called after a batch: with its topics, and how many units it wrote."""
         self._connection = connection
         self._tasks = tasks
-        self._health = health
-        self._max_waiting = max_waiting
         self._committed = committed
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Entry] = deque()
-        self._batch: list[Entry] = []
         #: Topics to notify after the commit of the batch.
         self._topics: set[str] = set()
         #: Whether a task waits for the write lock, to run the units in the queue.
         self._asked = False
         #: Storage errors in a row.
         self._failures = 0
-        self.commits = 0
-        self.units = 0
 
-    @property
-    def waiting(self) -> int:
-        """Units that wait for their commit."""
-        return len(self._queue) + len(self._batch)
+    def start(self, unit: Unit[Any], result: asyncio.Future[Any]) -> None:
+        """Run a unit in the next shared transaction; its result comes after the commit.
 
-    async def run(self, unit: Unit[Any]) -> Any:
-        """Run a unit in the next shared transaction; return after its commit.
-
-        Cancelling is safe: the unit is skipped if it has not begun, and runs wholly if it has.
+        If the result was cancelled, a unit that has not begun is skipped.
         """
-        refusal = self._health.error()
-        if refusal is not None:
-            raise refusal
-        if len(self._queue) >= self._max_waiting:
-            raise StoreUnavailable(f"{len(self._queue)} units wait for a commit", retry_after_s=1)
-        return await self._put(unit)
+        self._queue.append(Entry(unit, result))
+        self._ask()
 
     def probe(self) -> asyncio.Future[Any]:
         """Queue a write that changes nothing, to learn whether the store can be written again."""
-        return self._put(_probe)
-
-    def _put(self, unit: Unit[Any]) -> asyncio.Future[Any]:
-        entry = Entry(unit, self._loop.create_future())
-        self._queue.append(entry)
-        self._ask()
-        return entry.future
+        result: asyncio.Future[Any] = self._loop.create_future()
+        self.start(_probe, result)
+        return result
 
     def _ask(self) -> None:
         """Start the task of the next batch; it runs after the loop's tasks that are ready now."""
@@ -117,13 +98,12 @@ class Writer:
             return
         finally:
             self._asked = False
-        batch = self._batch = self._take()
+        batch = self._take()
         committing = False
         try:
             if self._run_units(batch):
                 committing = True
                 await self._connection.commit()
-                self.commits += 1
                 self._failures = 0
             else:
                 self._connection.roll_back()
@@ -134,9 +114,8 @@ class Writer:
             self._refuse(batch, error)
             raise
         else:
-            self._answer(batch)
+            self._answer(batch, committed=committing)
         finally:
-            self._batch = []
             self._ask()
 
     def _take(self) -> list[Entry]:
@@ -200,14 +179,13 @@ class Writer:
                 raise tx.failed from tx.failed.__cause__
             entry.error = error
 
-    def _answer(self, batch: list[Entry]) -> None:
-        self.units += len(batch)
+    def _answer(self, batch: list[Entry], *, committed: bool) -> None:
         for entry in batch:
             if entry.error is not None:
                 fail_future(entry.future, entry.error)
             elif not entry.future.done():
                 entry.future.set_result(entry.value)
-        self._committed(self._topics)
+        self._committed(self._topics, len(batch) if committed else 0)
 
     def _failed(self, batch: list[Entry], error: CordataError, *, committing: bool) -> None:
         """After a failed shared transaction: run its units again one by one, or refuse them.

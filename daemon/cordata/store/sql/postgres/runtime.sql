@@ -1,9 +1,5 @@
 -- Statements for PostgreSQL only; those for both stores are in ../runtime.sql.
 
--- name: lease.lock
--- Within a fenced unit: a process that takes the lease over waits for it.
-SELECT term FROM lease WHERE name = 'primary' FOR SHARE;
-
 -- name: migration.table
 SELECT 1 AS found WHERE to_regclass('migration') IS NOT NULL AND to_regclass('lease') IS NOT NULL;
 
