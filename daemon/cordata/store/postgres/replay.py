@@ -27,7 +27,7 @@ from cordata.errors import (
     TransactionTimeout,
     TransientError,
 )
-from cordata.store.fence import Fence, lock_fence
+from cordata.store.fence import Fence, with_fence
 from cordata.store.health import Busy, Health
 from cordata.store.postgres.unit import Call, Pause, Request, UnitTx
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
@@ -205,7 +205,8 @@ class ReplayedTx(UnitTx, BlockTx):
         newest = self._step is not None and self._step.newest
         try:
             async with asyncio.timeout(None) as self._limit:  # see _unit
-                await self._runner.run_now(self._unit, pauses_s=self._limit_s, newest=newest)
+                unit = with_fence(self._unit, self._fence)
+                await self._runner.run_now(unit, pauses_s=self._limit_s, newest=newest)
         except TimeoutError:
             self.failed = self.failed or TransactionTimeout(
                 f"the transaction held its locks for more than {self._limit_s:g} s",
@@ -222,8 +223,6 @@ class ReplayedTx(UnitTx, BlockTx):
         self._check()
         if self._limit.when() is None and not self._left:  # the first run has a connection now
             self._limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
-        if self._fence is not None:
-            await lock_fence(tx, self._fence)
         await self._repeat(tx)
         while True:
             self._check()
