@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from cordata.backup.archive import TERMS, Draw, private_file, sync
 from cordata.backup.owner import acting_as_owner
-from cordata.errors import CordataError, StoreUnavailable
+from cordata.errors import CordataError
 from cordata.store.migrate import MigrationId
 from cordata.store.sqlite.connection import Database
 from cordata.store.sqlite.fault import translate
@@ -70,28 +70,19 @@ def _open_source(path: Path) -> tuple[sqlite3.Connection, FileLock]:
     """A connection inside a read transaction, and the write lock of its database."""
     database = Database(path)
     with acting_as_owner(path.parent):
-        if not path.exists():
-            raise CordataError(
-                f"there is no store to copy: no file {path}",
-                hint="name its configuration (--config) or its directory (--state-dir)",
-            )
-        lock = FileLock(database.lock_path)
+        source = database.existing()
         try:
-            source = database.anchor()
-            if source is None:
-                raise StoreUnavailable(f"{path} is locked, or is not in WAL mode", hint="try again")
-            try:
-                source.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-                source.execute("PRAGMA query_only = ON")
-                source.execute("BEGIN")
-                source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-            except sqlite3.Error as error:
-                source.close()
-                raise database.unavailable(error, "reading") from error
+            source.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            source.execute("PRAGMA query_only = ON")
+            source.execute("BEGIN")
+            source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            return source, FileLock(database.lock_path)
+        except sqlite3.Error as error:
+            source.close()
+            raise database.unavailable(error, "reading") from error
         except BaseException:
-            lock.close()
+            source.close()
             raise
-    return source, lock
 
 
 def check(path: Path) -> list[MigrationId]:

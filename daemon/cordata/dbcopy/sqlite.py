@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cordata.backup.sqlite import Openers, stopped
 from cordata.dbcopy.side import Column, Row, Side, Table, quoted, refused
-from cordata.errors import CordataError, StoreUnavailable
+from cordata.errors import CordataError
 from cordata.store.sqlite.connection import Database
 from cordata.store.sqlite.lock import FileLock
 from cordata.store.sqlite.migration import statements
@@ -109,11 +109,8 @@ def opened(path: Path, state_dir: Path, *, alone: bool, make: bool) -> Iterator[
     missing. Raises: CordataError.
     """
     database = Database(path)
-    if not make and not path.exists():
-        raise CordataError(
-            f"there is no store to copy: no file {path}",
-            hint="name its configuration (--config) or its directory (--state-dir)",
-        )
+    if not make:
+        database.require_file()
     with ExitStack() as stack:
         if alone:
             lock = stack.enter_context(stopped(path, state_dir))
@@ -124,9 +121,7 @@ def opened(path: Path, state_dir: Path, *, alone: bool, make: bool) -> Iterator[
             database.create(lost=False)
         openers = Openers(path)
         stack.callback(openers.close)
-        anchor = database.anchor()
-        if anchor is None:
-            raise StoreUnavailable(f"{path} is locked, or is not in WAL mode", hint="try again")
+        anchor = database.existing()
         connection = database.open(write=alone)
         stack.callback(connection.close)
         if not alone:  # the last connection that closes makes a checkpoint, which is locked

@@ -12,7 +12,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 from cordata import clock
-from cordata.errors import ConfigError, StoreUnavailable
+from cordata.errors import ConfigError, CordataError, StoreUnavailable
 from cordata.store.health import Busy, Health
 from cordata.store.queries import Queries
 from cordata.store.sqlite.fault import is_busy, open_hint, translate
@@ -89,6 +89,23 @@ class Database:
             connection.close()
             return None
         self._remember()
+        return connection
+
+    def require_file(self) -> None:
+        """Raises: CordataError when there is no file to copy."""
+        if not self.path.exists():
+            raise CordataError(
+                f"there is no store to copy: no file {self.path}",
+                hint="name its configuration (--config) or its directory (--state-dir)",
+            )
+
+    def existing(self) -> sqlite3.Connection:
+        """As `anchor`, of a file to copy, which is never created. Raises: CordataError."""
+        self.require_file()
+        if (connection := self.anchor()) is None:
+            raise StoreUnavailable(
+                f"{self.path} is locked, or is not in WAL mode", hint="try again"
+            )
         return connection
 
     def create(self, *, lost: bool) -> None:
