@@ -212,10 +212,7 @@ async def measure(
     busy_s = spent_s(server.pid) if server else 0.0
     async with await opened(where) as store:
         await store.migrate([Chain("bench", SQL)])
-        async with asyncio.TaskGroup() as group:
-            checkpoints = group.create_task(_checkpoint(store))
-            results = await asyncio.to_thread(together, where, what, processes, flight, seconds)
-            checkpoints.cancel()
+        results = await asyncio.to_thread(together, where, what, processes, flight, seconds)
     rates: list[float] = [result["units"] for result in results]
     busy_s = (spent_s(server.pid) if server else 0.0) - busy_s
 
@@ -231,13 +228,6 @@ async def measure(
         flush=True,
     )
     return sum(rates)
-
-
-async def _checkpoint(store: RuntimeStore) -> None:
-    """As the primary does."""
-    while True:
-        if await store.wait("checkpoint", 0.2):
-            await store.checkpoint()
 
 
 def main() -> None:

@@ -200,7 +200,7 @@ def erase(
     async def act(ctx: Context) -> erasure.Erased:
         why = erasure.Reason(by=OPERATOR, reason=reason, force=force)
         erased = await erasure.erase(ctx.store, found, why)
-        await ctx.store.checkpoint(force=True)  # their data leaves the write-ahead log, too
+        await ctx.store.checkpoint()  # their data leaves the write-ahead log, too
         return erased
 
     erased = hub.run(act)

@@ -18,7 +18,7 @@ BACKUP_TIMER = "cordata-backup.timer"
 _OLDEST_SYSTEMD, _TESTED_SYSTEMD = 253, 257
 #: Free space below which commits are about to fail, and below which somebody should look.
 _LEAST_BYTES, _LITTLE_BYTES, _LITTLE_SHARE = 100 << 20, 1 << 30, 0.05
-#: Writers checkpoint by themselves when the log has this many times its limit.
+#: A log of this many times its limit: checkpoints do not succeed.
 _FAR_OVER = 4
 #: Connections of a process beside `pool_size`: one or two that listen.
 _LISTENING = 2
@@ -280,8 +280,8 @@ def judge_wal(live_bytes: int, limit_bytes: int) -> Finding:
     text = f"write-ahead log: {size(live_bytes)}, limit {size(limit_bytes)}"
     if live_bytes <= _FAR_OVER * limit_bytes:
         return ok("wal", text)
-    fix = "does the primary run? `cordata status`; does a program keep the file open?"
-    return warning("wal", text, f"{fix} `fuser -v` on the file of the store says which")
+    fix = "does a program keep the file open? `fuser -v` on the file of the store says which"
+    return warning("wal", text, fix)
 
 
 #: Settings of PostgreSQL that lose acknowledged data in a crash when they are off. Of cordata's

@@ -6,7 +6,6 @@ from cordata.store.fence import Fence
 from cordata.store.migrate import Chain, MigrationId, SchemaError
 from cordata.store.queries import Queries
 from cordata.store.tx import (
-    CHECKPOINT_TOPIC,
     CLAIMABLE_TOPIC,
     MAIL_TOPIC,
     Row,
@@ -19,7 +18,6 @@ from cordata.store.tx import (
 )
 
 __all__ = [
-    "CHECKPOINT_TOPIC",
     "CLAIMABLE_TOPIC",
     "MAIL_TOPIC",
     "Chain",

@@ -166,10 +166,9 @@ class Store(Protocol):
         """The migrations that `migrate` would apply. Raises: SchemaError."""
         ...
 
-    async def checkpoint(self, *, force: bool = False) -> bool | None:
-        """Checkpoint the write-ahead log when it is over its limit; None: nothing was to be done.
-
-        `force`: in any case, and truncate its file, so that no deleted row remains in it.
+    async def checkpoint(self) -> bool:
+        """Empty the write-ahead log, so that no deleted row remains in its file. (That it does not
+        grow too large is the store's own task.) Returns False when a reader was in the way.
 
         Raises: StoreUnavailable.
         """

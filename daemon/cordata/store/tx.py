@@ -33,8 +33,6 @@ PUBLISH = "queue.publish"
 CLAIMABLE_TOPIC = "message"
 #: Wakes the mail service.
 MAIL_TOPIC = "mail"
-#: Wakes the primary's checkpoint service.
-CHECKPOINT_TOPIC = "checkpoint"
 
 #: The next step when a table or column is missing.
 MISSING_HINT = (

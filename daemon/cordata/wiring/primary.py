@@ -61,7 +61,6 @@ async def run_primary(role: Role) -> int:
     from cordata.context_factory import groups_of
     from cordata.services.alert_mail import AlertMailService
     from cordata.services.backfill import BackfillService
-    from cordata.services.checkpoint import CheckpointService
     from cordata.services.mail import MailService
     from cordata.services.periodic import PeriodicService
     from cordata.services.primary import PrimaryService, holder_name
@@ -118,13 +117,11 @@ async def run_primary(role: Role) -> int:
                         lambda ctx: MailService(ctx.store, config.mail, login=login, metrics=sent),
                     )
                 )
-            checkpoints = led(CheckpointService.name, lambda ctx: CheckpointService(ctx.store))
             runner = Runner(
                 [
                     Layer("intake", intake),
                     Layer("delivery", delivery),
                     Layer("lease", [primary]),
-                    Layer("stores", [checkpoints]),
                 ],
                 role="primary",
                 notifier=notifier,

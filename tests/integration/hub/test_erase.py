@@ -154,12 +154,12 @@ async def test_nothing_of_a_person_is_left_in_the_store(tmp_path: Path) -> None:
         await plant(hub)
         for number in range(300, 600):
             await write(hub, email=f"{number}@example.com", last_name="Other", body=b"x" * 900)
-        await hub.ctx.store.checkpoint(force=True)
+        await hub.ctx.store.checkpoint()
         before = dump(tmp_path)
         assert found_in(before) >= {EMAIL, "planted", "knoedel", "998877"}
         erased = await erase_him(hub)
         assert erased == Erased(customers=1, requests=3, inbox=5, versions=1, mails=1)
-        await hub.ctx.store.checkpoint(force=True)
+        await hub.ctx.store.checkpoint()
         assert found_in(dump(tmp_path)) == set()
         columns = "headers, error, state, outcome"
         left = await hub.rows(f"SELECT DISTINCT {columns} FROM inbox WHERE request_id = 'r'")
@@ -246,7 +246,7 @@ async def test_erasing_goes_on_where_it_was_stopped(
         )
         assert done == 2
         assert (await erase_him(hub)).requests == 3
-        await hub.ctx.store.checkpoint(force=True)
+        await hub.ctx.store.checkpoint()
         assert found_in(dump(tmp_path)) == set()
 
 

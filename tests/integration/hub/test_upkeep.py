@@ -185,7 +185,7 @@ async def test_ready_is_503_as_long_as_the_disk_of_the_store_is_full(tmp_path: P
             # It is no reason to restart the process.
             assert (await hub.call("GET", "/api/health", [])).status == 200
             (disk / "filler").unlink()
-            await hub.ctx.store.checkpoint(force=True)
+            await hub.ctx.store.checkpoint()
 
             async def is_ready() -> bool:
                 return (await hub.call("GET", "/api/ready", [])).status == 200

@@ -45,7 +45,7 @@ async def test_acknowledged_units_are_there_once_when_writers_are_killed(tmp_pat
 
         async def fold() -> None:
             while not over():
-                await store.checkpoint(force=True)
+                await store.checkpoint()
                 await asyncio.sleep(0.05)
 
         begun = monotonic()

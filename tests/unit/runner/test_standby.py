@@ -62,7 +62,7 @@ async def test_service_runs_until_its_stop_when_this_process_leads() -> None:
 
 
 async def test_service_does_not_end_before_its_stop_when_the_lease_has_ended() -> None:
-    """As the checkpoints of a primary that is stopped while it becomes one."""
+    """As a service of a primary that is stopped while it becomes one."""
 
     def make(ctx: Context) -> Service:
         raise AssertionError

@@ -114,8 +114,9 @@ class PostgresStore(ProcessStore):
             holder=holder,
         )
 
-    async def checkpoint(self, *, force: bool = False) -> None:
+    async def checkpoint(self) -> bool:
         """Do nothing: the server makes its own checkpoints."""
+        return True
 
     async def _close(self) -> None:
         if self._results:

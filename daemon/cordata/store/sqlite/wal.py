@@ -17,9 +17,7 @@ from cordata import log
 from cordata.disk import space_of
 from cordata.errors import CordataError
 from cordata.store.sqlite.connection import WriteConnection
-from cordata.store.sqlite.wake import WakeUps
 from cordata.store.tasks import StoreTasks
-from cordata.store.tx import CHECKPOINT_TOPIC
 
 _log = log.logger("cordata.store")
 
@@ -36,9 +34,9 @@ _FREE_AGAIN_PART = 8
 _READERS_MS = 100
 #: Commits between looks at the size of the log: 10 us each.
 _LOOK_EVERY = 8
-#: A writer makes a checkpoint itself when the log is larger than this many times its limit.
+#: The file is cut when it is larger than this many times the limit.
 _FAR_OVER = 4
-#: A writer that found a reader in the way leaves the log alone for a while.
+#: A process that found a reader in the way leaves the log alone for a while.
 _PAUSE_S = 1.0
 
 
@@ -126,62 +124,61 @@ def _live_frames(fd: int, salts: bytes, frame: int, frames: int) -> int:
 
 
 class Checkpointer:
-    """Keeps the write-ahead log near its limit: wakes the primary, or makes a checkpoint itself."""
+    """Keeps the write-ahead log near its limit.
+
+    The process whose commit makes it larger than that checkpoints it, in its thread: the others
+    wait for the lock then, whichever process it is.
+    """
 
     def __init__(
-        self,
-        wal: Wal,
-        connection: WriteConnection,
-        tasks: StoreTasks,
-        wake: WakeUps,
-        *,
-        limit_bytes: int,
+        self, wal: Wal, connection: WriteConnection, tasks: StoreTasks, *, limit_bytes: int
     ) -> None:
         self.wal = wal
         self._connection = connection
         self._tasks = tasks
-        self._wake = wake
         self._limit_bytes = limit_bytes
         self._loop = asyncio.get_running_loop()
         self._commits = 0
         self._running = False
         self._next_deadline = 0.0
 
-    async def checkpoint(self, *, force: bool) -> bool | None:
-        """Make a checkpoint if the log is over its limit; None: it was not. Returns as `Wal`'s.
+    async def truncate(self) -> bool:
+        """Checkpoint, and cut the file. Returns as `Wal.checkpoint`. Raises: StoreUnavailable."""
+        work = self._connection.call(lambda c: self.wal.checkpoint(c, truncate=True))
+        return await asyncio.shield(self._tasks.start(work))
 
-        `force`: in any case, and the file is cut as well. Raises: StoreUnavailable.
+    async def reduce(self) -> bool:
+        """Checkpoint if the log is over its limit. Returns as `Wal.checkpoint`.
+
+        Raises: StoreUnavailable.
         """
-        if not force and self.wal.live_bytes() <= self._limit_bytes:
-            return None
-        return await asyncio.shield(self._tasks.start(self._run(truncate=force)))
+        return self._is_small() or await self._connection.call(self._reduce)
 
     def committed(self) -> None:
-        """Check the log after some commits; wake the primary, or make a checkpoint if necessary."""
+        """Look at the log after some commits, and checkpoint it if necessary."""
         self._commits += 1
-        if self._commits % _LOOK_EVERY:
+        if self._commits % _LOOK_EVERY or self._running or self._is_small():
             return
-        live = self.wal.live_bytes()
-        if live <= self._limit_bytes:
-            return
-        self._wake.notify((CHECKPOINT_TOPIC,))
-        far_over = live > _FAR_OVER * self._limit_bytes
-        if far_over and not self._running and self._loop.time() >= self._next_deadline:
+        if self._loop.time() >= self._next_deadline:
             self._running = True
-            self._tasks.start(self._run_as_writer())
+            self._tasks.start(self._run())
 
-    async def _run_as_writer(self) -> None:
+    async def _run(self) -> None:
+        complete = False
         try:
-            complete = await self._run(truncate=False)
+            complete = await self.reduce()
         except CordataError as error:
             _log.warning("checkpoint failed: %s", error)
-            complete = False
         finally:
             self._running = False
         if not complete:
             self._next_deadline = self._loop.time() + _PAUSE_S
 
-    async def _run(self, *, truncate: bool) -> bool:
-        # Else only a file that grew far beyond its limit is cut: written over, it is quicker.
-        cut = truncate or self.wal.file_bytes() > _FAR_OVER * self._limit_bytes
-        return await self._connection.call(lambda c: self.wal.checkpoint(c, truncate=cut))
+    def _is_small(self) -> bool:
+        return self.wal.live_bytes() <= self._limit_bytes
+
+    def _reduce(self, connection: sqlite3.Connection) -> bool:
+        """In the thread, with the lock; another process may have made a checkpoint just before."""
+        # Only a file that grew far beyond its limit is cut: written over, it is quicker.
+        cut = self.wal.file_bytes() > _FAR_OVER * self._limit_bytes
+        return self._is_small() or self.wal.checkpoint(connection, truncate=cut)
