@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -81,10 +82,8 @@ class Connector:
         on_notify: OnNotify | None = None,
     ) -> Connection:
         """Connect, at most twice: a server that shuts down may end a new session at once."""
-        try:
+        with suppress(ConnectionLost):
             return await self._connect_once(address, prepare, own, on_notify)
-        except ConnectionLost:
-            pass
         try:
             return await self._connect_once(address, prepare, own, on_notify)
         except ConnectionLost as error:
