@@ -1,10 +1,11 @@
 """The durable store: units of work, group commit, migrations, wake-ups."""
 
-from cordata.store.contract import Lease, RuntimeStore, Store, StoreStats, watch
+from cordata.store.contract import Lease, Store, StoreStats, watch
 from cordata.store.factory import check_url, dialect_of, missing_file, open_store, store_class
 from cordata.store.fence import Fence
 from cordata.store.migrate import Chain, MigrationId, SchemaError
 from cordata.store.queries import Queries
+from cordata.store.runtime_store import RuntimeStore
 from cordata.store.tx import (
     CLAIMABLE_TOPIC,
     MAIL_TOPIC,

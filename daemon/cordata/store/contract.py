@@ -192,41 +192,6 @@ class Store(Protocol):
         ...
 
 
-class RuntimeStore(Store, Protocol):
-    """A store with the methods that only the runtime uses: leases, migrations, fenced writes."""
-
-    async def run(self, unit: Unit[T], *, batch: bool = False, fence: Fence | None = None) -> T:
-        """As `Store.run`. Raises: also LeaseLost, when `fence` is stale."""
-        ...
-
-    def transaction(self, *, fence: Fence | None = None) -> AbstractAsyncContextManager[Tx]:
-        """As `Store.transaction`. Raises: also LeaseLost, when `fence` is stale."""
-        ...
-
-    def observe_commits(self, observe: Callable[[float], None]) -> None:
-        """Have `observe` called with the seconds of each COMMIT of this process."""
-        ...
-
-    def lease(self, *, holder: str) -> Lease:
-        """The lease of the primary; `holder` is a text for people."""
-        ...
-
-    async def migrate(
-        self,
-        chains: Sequence[Chain],
-        *,
-        fence: Fence | None = None,
-        progress: Callable[[str], None] | None = None,
-    ) -> list[MigrationId]:
-        """Apply the pending migrations, those of the runtime first. Returns them.
-
-        Each runs in a separate transaction; `progress(text)` is called before it. Raises:
-        SchemaError when chains and database do not match, or a script fails; LeaseLost;
-        StoreUnavailable.
-        """
-        ...
-
-
 async def watch(store: Store, topic: str, wake: Callable[[], object]) -> None:
     """Call `wake` whenever the topic is notified, until cancelled."""
     while True:

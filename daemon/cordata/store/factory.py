@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import ConfigError
-from cordata.store.contract import RuntimeStore
 from cordata.store.queries import Queries
+from cordata.store.runtime_store import RuntimeStore
 
 if TYPE_CHECKING:
     from cordata.store.postgres.store import PostgresStore

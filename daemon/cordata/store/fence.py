@@ -41,10 +41,8 @@ async def lock_fence(tx: Tx, fence: Fence) -> None:
     require_newest(fence, None if row is None else row["term"])
 
 
-def with_fence(unit: Unit[T], fence: Fence | None) -> Unit[T]:
-    """A unit that first checks the fence, if there is one."""
-    if fence is None:
-        return unit
+def with_fence(unit: Unit[T], fence: Fence) -> Unit[T]:
+    """A unit that first checks the fence."""
 
     async def checked(tx: Tx) -> T:
         await lock_fence(tx, fence)

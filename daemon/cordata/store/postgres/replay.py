@@ -31,7 +31,7 @@ from cordata.store.fence import Fence, with_fence
 from cordata.store.health import Busy, Health
 from cordata.store.postgres.unit import Call, Pause, Request, UnitTx
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
-from cordata.store.process_store import BlockTx
+from cordata.store.runtime_store import BlockTx
 from cordata.store.tasks import own_error
 from cordata.store.tx import Row, Tx, UnitMisuse, before_write
 
@@ -205,7 +205,7 @@ class ReplayedTx(UnitTx, BlockTx):
         newest = self._step is not None and self._step.newest
         try:
             async with asyncio.timeout(None) as self._limit:  # see _unit
-                unit = with_fence(self._unit, self._fence)
+                unit = with_fence(self._unit, self._fence) if self._fence else self._unit
                 await self._runner.run_now(unit, pauses_s=self._limit_s, newest=newest)
         except TimeoutError:
             self.failed = self.failed or TransactionTimeout(

@@ -22,8 +22,8 @@ from cordata.store.postgres.probe import try_write
 from cordata.store.postgres.reader import Reader
 from cordata.store.postgres.replay import ReplayedTx
 from cordata.store.postgres.unit_runner import Entry, Resources, UnitRunner
-from cordata.store.process_store import ProcessStore
 from cordata.store.queries import Queries
+from cordata.store.runtime_store import RuntimeStore
 from cordata.store.tx import Unit, before_write
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _CLOSE_WAIT_S = 15.0
 
 
-class PostgresStore(ProcessStore):
+class PostgresStore(RuntimeStore):
     """The store of one process. Made by `open`."""
 
     dialect = "postgres"

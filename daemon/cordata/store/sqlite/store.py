@@ -19,8 +19,8 @@ from cordata.store.contract import StoreStats
 from cordata.store.fence import Fence
 from cordata.store.health import Health, HealthProbe
 from cordata.store.migrate import Schema
-from cordata.store.process_store import ProcessStore
 from cordata.store.queries import Queries
+from cordata.store.runtime_store import RuntimeStore
 from cordata.store.sqlite import migration
 from cordata.store.sqlite.connection import Database, WriteConnection, database_path
 from cordata.store.sqlite.lease import FileLease
@@ -39,7 +39,7 @@ T = TypeVar("T")
 _CLOSE_WAIT_S = 2.0
 
 
-class SqliteStore(ProcessStore):
+class SqliteStore(RuntimeStore):
     """The store of one process. Made by `open`."""
 
     dialect = "sqlite"

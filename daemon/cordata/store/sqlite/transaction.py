@@ -27,8 +27,8 @@ from cordata.errors import (
 )
 from cordata.store.fence import Fence, lock_fence
 from cordata.store.health import Health
-from cordata.store.process_store import BlockTx
 from cordata.store.queries import Query
+from cordata.store.runtime_store import BlockTx
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import after_commit
 from cordata.store.sqlite.tx import SqliteTx

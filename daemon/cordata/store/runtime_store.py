@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
-from cordata.store.contract import RuntimeStore, StoreStats
+from cordata.store.contract import Lease, Store, StoreStats
 from cordata.store.fence import Fence, with_fence
 from cordata.store.health import Health
 from cordata.store.migrate import Chain, MigrationId, Schema
@@ -47,8 +47,8 @@ class BlockTx(Tx):
 _current: ContextVar[BlockTx | None] = ContextVar("cordata_store_transaction", default=None)
 
 
-class ProcessStore(RuntimeStore):
-    """A store; all methods belong to the loop's thread."""
+class RuntimeStore(Store):
+    """A store with the methods that only the runtime uses: leases, migrations, fenced writes."""
 
     #: Set by the subclass.
     _topics: Topics
@@ -77,8 +77,12 @@ class ProcessStore(RuntimeStore):
     async def _close(self) -> None:
         """As `Store.close`, called once."""
 
+    @abstractmethod
+    def lease(self, *, holder: str) -> Lease:
+        """The lease of the primary; `holder` is a text for people."""
+
     async def run(self, unit: Unit[T], *, batch: bool = False, fence: Fence | None = None) -> T:
-        """As in Store."""
+        """As in Store. Raises: also LeaseLost, when `fence` is stale."""
         self._check_open()
         transaction = _current.get()
         if transaction is not None and transaction.holds_locks_of(self._health):
@@ -93,14 +97,17 @@ class ProcessStore(RuntimeStore):
         result: asyncio.Future[T] = self._loop.create_future()
         self._results.add(result)
         try:
-            self._start(with_fence(unit, fence), result, batch=batch and fence is None)
+            if fence is None:
+                self._start(unit, result, batch=batch)
+            else:
+                self._start(with_fence(unit, fence), result, batch=False)
             return await result
         finally:
             self._results.discard(result)
 
     @asynccontextmanager
     async def transaction(self, *, fence: Fence | None = None) -> AsyncIterator[Tx]:
-        """As in Store."""
+        """As in Store. Raises: also LeaseLost, when `fence` is stale."""
         self._check_open()
         tx = self._begin(fence)
         _current.set(tx)
@@ -127,7 +134,12 @@ class ProcessStore(RuntimeStore):
         fence: Fence | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> list[MigrationId]:
-        """As in RuntimeStore."""
+        """Apply the pending migrations, those of the runtime first. Returns them.
+
+        Each runs in a separate transaction; `progress(text)` is called before it. Raises:
+        SchemaError when chains and database do not match, or a script fails; LeaseLost;
+        StoreUnavailable.
+        """
         return await self._schema.migrate(chains, fence, progress)
 
     async def pending(self, chains: Sequence[Chain]) -> list[MigrationId]:
@@ -135,7 +147,7 @@ class ProcessStore(RuntimeStore):
         return await self._schema.pending(chains)
 
     def observe_commits(self, observe: Callable[[float], None]) -> None:
-        """As in RuntimeStore."""
+        """Have `observe` called with the seconds of each COMMIT of this process."""
         self._health.on_commit = observe
 
     @property
