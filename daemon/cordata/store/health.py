@@ -2,15 +2,14 @@
 
     ok --storage error--> full | unavailable --a write commits--> ok
 
-While it is not ok, every write is refused at once; only `HealthProbe` tries one from time to time.
+While it is not ok, every write is refused at once; only the store itself tries one from time to
+time (`RuntimeStore._heal`).
 On SQLite, "full" ends only when there is room for more than the write that was committed.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from cordata import events, log
 from cordata.clock import monotonic
@@ -107,41 +106,3 @@ class Health:
             self._since = now
         self.state, self.reason, self._hint = state, reason, hint
         self.on_state(state)
-
-
-class HealthProbe:
-    """Tries a write from time to time while the store is not ok: it recovers without traffic."""
-
-    def __init__(self, health: Health, try_write: Callable[[], asyncio.Future[Any]]) -> None:
-        """`try_write` starts a write that calls `health.failed` or `health.succeeded`."""
-        self._health = health
-        self._try_write = try_write
-        #: The last attempt; while it is under way, there is no other.
-        self._write: asyncio.Future[Any] | None = None
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        health.on_state = self._state_changed
-
-    def stop(self) -> None:
-        """Make no more attempts."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _state_changed(self, state: str) -> None:
-        if state != "ok":
-            self._start_timer()
-
-    def _start_timer(self) -> None:
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._health.pause_s, self._probe)
-
-    def _probe(self) -> None:
-        self._timer = None
-        if self._health.state == "ok":
-            return
-        if self._write is None or self._write.done():
-            self._write = self._try_write()
-            # The health has its error.
-            self._write.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._start_timer()

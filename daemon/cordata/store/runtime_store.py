@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -57,12 +57,16 @@ class RuntimeStore(Store):
     def __init__(self, config: StoreConfig, health: Health) -> None:
         self._max_waiting = config.max_waiting
         self._health = health
+        health.on_state = self._state_changed
         self._tasks = StoreTasks()
         self._loop = asyncio.get_running_loop()
         #: The results of the units that callers wait for.
         self._results: set[asyncio.Future[Any]] = set()
         self._commits = 0
         self._units = 0
+        #: The attempts to write while the store is not ok.
+        self._healing: asyncio.Future[None] | None = None
+        self._stop = asyncio.Event()
         self._closing: asyncio.Future[None] | None = None
 
     @abstractmethod
@@ -72,6 +76,10 @@ class RuntimeStore(Store):
     @abstractmethod
     def _begin(self, fence: Fence | None) -> BlockTx:
         """The Tx of a new `transaction()`."""
+
+    @abstractmethod
+    async def _try_write(self) -> None:
+        """Write something; the result changes the health."""
 
     @abstractmethod
     async def _close(self) -> None:
@@ -174,6 +182,7 @@ class RuntimeStore(Store):
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
+        self._stop.set()
         try:
             await self._close()
         finally:
@@ -184,6 +193,23 @@ class RuntimeStore(Store):
     def _check_open(self) -> None:
         if self._closing is not None:
             raise StoreUnavailable("the store is closed")
+
+    def _state_changed(self, state: str) -> None:
+        if state != "ok" and (self._healing is None or self._healing.done()):
+            self._healing = self._tasks.start(self._heal())
+
+    async def _heal(self) -> None:
+        """Try to write from time to time until the store is ok, so that it recovers without
+        traffic.
+        """
+        while self._health.state != "ok" and not self._stop.is_set():
+            try:
+                async with asyncio.timeout(self._health.pause_s):
+                    await self._stop.wait()
+            except TimeoutError:
+                if self._health.state != "ok":
+                    with suppress(Exception):  # the health has it; nothing ends the attempts
+                        await self._try_write()
 
     def _committed(self, topics: set[str], units: int) -> None:
         """Count a COMMIT of so many units (0: nothing was written), and notify their topics."""

@@ -24,7 +24,7 @@ _ASK_AFTER_S = 2.0
 
 
 async def try_write(runner: UnitRunner, resources: Resources) -> None:
-    """Write something and undo it; the result changes the health. For a HealthProbe."""
+    """Write something and undo it; the result changes the health."""
     try:
         async with asyncio.timeout(_LIMIT_S):
             await runner.run_now(_write)

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from cordata.config.sections import StoreConfig
 from cordata.store.fence import Fence
-from cordata.store.health import Health, HealthProbe
+from cordata.store.health import Health
 from cordata.store.migrate import Schema
 from cordata.store.postgres.address import addresses
 from cordata.store.postgres.batch import Batcher
@@ -58,9 +58,6 @@ class PostgresStore(RuntimeStore):
         self._reader = Reader(self._resources, config)
         #: Limit of open transactions; some connections are always left for units and reads.
         self._slots = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
-        self._probe = HealthProbe(
-            self._health, lambda: self._tasks.start(try_write(self._runner, self._resources))
-        )
         self._topics = self._notifier = Notifier(self._connector)
         #: Sessions of leases; closed with the store, also while they wait for their lock.
         self._sessions: list[Connection] = []
@@ -118,11 +115,13 @@ class PostgresStore(RuntimeStore):
         """Do nothing: the server makes its own checkpoints."""
         return True
 
+    async def _try_write(self) -> None:
+        await try_write(self._runner, self._resources)
+
     async def _close(self) -> None:
         if self._results:
             await asyncio.wait(self._results, timeout=_CLOSE_WAIT_S)
         await self._notifier.finish()
-        self._probe.stop()
         self._pool.close()
         for session in self._sessions:
             session.close()

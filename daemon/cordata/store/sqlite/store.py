@@ -17,7 +17,7 @@ from cordata.config.sections import StoreConfig
 from cordata.errors import StoreUnavailable
 from cordata.store.contract import StoreStats
 from cordata.store.fence import Fence
-from cordata.store.health import Health, HealthProbe
+from cordata.store.health import Health
 from cordata.store.migrate import Schema
 from cordata.store.queries import Queries
 from cordata.store.runtime_store import RuntimeStore
@@ -82,7 +82,6 @@ class SqliteStore(RuntimeStore):
             lambda: self._call(migration.bootstrap),
             lambda one, fence: self._call(partial(migration.apply_one, migration=one, fence=fence)),
         )
-        self._probe = HealthProbe(self._health, lambda: self._tasks.start(self._try_write()))
 
     @classmethod
     async def open(
@@ -148,7 +147,6 @@ class SqliteStore(RuntimeStore):
 
     async def _close(self) -> None:
         await self._tasks.wait()
-        self._probe.stop()
         # Closing the last connection makes a checkpoint, which needs the lock.
         locked = False
         try:
@@ -176,7 +174,7 @@ class SqliteStore(RuntimeStore):
         return asyncio.shield(self._tasks.start(self._connection.call(function)))
 
     async def _try_write(self) -> None:
-        """For the health probe: make room in the log if it is large, then write."""
+        """As in RuntimeStore; before it, make room in the log if it is large."""
         with suppress(StoreUnavailable):  # the write has the same error
             await self._checkpointer.reduce()
         await self._writer.probe()
