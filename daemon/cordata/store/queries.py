@@ -94,21 +94,6 @@ class Query:
     only the sum is checked, so it must never change more rows than that for one row of values.
     """
 
-    __slots__ = (
-        "_bind",
-        "around_row",
-        "kept_plan",
-        "name",
-        "newest",
-        "params",
-        "reads",
-        "row_sql",
-        "selects",
-        "source",
-        "sql",
-        "width",
-    )
-
     def __init__(
         self,
         name: str,

@@ -32,8 +32,6 @@ T = TypeVar("T")
 class BlockTx(Tx):
     """The Tx of `Store.transaction()`."""
 
-    __slots__ = ()
-
     @abstractmethod
     def holds_locks_of(self, health: Health) -> bool:
         """Whether it is past its first write and not at its end, in the store of this health."""

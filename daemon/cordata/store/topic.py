@@ -14,8 +14,6 @@ _THROTTLE_S = 0.01
 class Topic:
     """The waiters for one topic in this process; no wake-up is lost between two waits of a task."""
 
-    __slots__ = ("_count", "_seen", "_taken", "_waiting")
-
     def __init__(self) -> None:
         #: Wake-ups so far, and the count after the last wait of each task.
         self._count = 0

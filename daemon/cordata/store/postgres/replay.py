@@ -41,8 +41,6 @@ Read = Callable[[Callable[[Tx], Awaitable[Any]]], Awaitable[Any]]
 class _Step:
     """Statements of the block that are sent together: deferred ones, then a request."""
 
-    __slots__ = ("answered", "deferred", "reply", "request")
-
     def __init__(self, deferred: Sequence[Call], request: Request) -> None:
         self.deferred = deferred
         self.request = request
@@ -63,24 +61,6 @@ class _Step:
 
 class ReplayedTx(UnitTx, BlockTx):
     """The Tx of `Store.transaction()`."""
-
-    __slots__ = (
-        "_answered",
-        "_fence",
-        "_left",
-        "_limit",
-        "_limit_s",
-        "_one_at_a_time",
-        "_read",
-        "_reads",
-        "_resources",
-        "_runner",
-        "_running",
-        "_slots",
-        "_step",
-        "_wait_s",
-        "_wake",
-    )
 
     def __init__(
         self,

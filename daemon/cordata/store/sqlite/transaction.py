@@ -52,8 +52,6 @@ class Access:
 class TransactionTx(SqliteTx, BlockTx):
     """The Tx of `Store.transaction()`: takes the lock and begins before its first write."""
 
-    __slots__ = ("_access", "_beginning", "_fence", "_holds_lock", "_reads", "_timer")
-
     def __init__(self, access: Access, fence: Fence | None) -> None:
         super().__init__(None, access.connection.queries, clock.now_us())
         self._access = access
