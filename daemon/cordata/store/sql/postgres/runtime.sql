@@ -7,8 +7,8 @@ SELECT 1 AS found WHERE to_regclass('migration') IS NOT NULL AND to_regclass('le
 SELECT 1 AS found FROM migration WHERE component = :component AND number = :number;
 
 -- name: store.probe
--- Needs the same as a unit: a server that accepts writes, and disk space (256 KiB). It is rolled back.
-CREATE TEMPORARY TABLE cordata_probe AS
+-- Needs the same as a unit: a server that accepts writes, and disk space (256 KiB).
+CREATE TEMPORARY TABLE cordata_probe ON COMMIT DROP AS
 SELECT repeat('x', 1000) AS filler FROM generate_series(1, 256);
 
 -- name: migration.add
