@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -41,8 +41,9 @@ class BlockTx(Tx):
         """End the transaction after its block. Raises: the error that prevents the commit."""
 
 
-#: The transaction whose block the running code is in.
-_current: ContextVar[BlockTx | None] = ContextVar("cordata_store_transaction", default=None)
+#: The transaction whose locks the running code holds; run() would wait for it for ever. Set by the
+#: transaction at its first write.
+holding: ContextVar[BlockTx | None] = ContextVar("cordata_store_holding", default=None)
 
 
 class RuntimeStore(Store):
@@ -51,6 +52,8 @@ class RuntimeStore(Store):
     #: Set by the subclass.
     _topics: Topics
     _schema: Schema
+    #: Runs a unit on a snapshot.
+    _read: Callable[[Unit[Any]], Awaitable[Any]]
 
     def __init__(self, config: StoreConfig, health: Health) -> None:
         self._max_waiting = config.max_waiting
@@ -90,7 +93,7 @@ class RuntimeStore(Store):
     async def run(self, unit: Unit[T], *, batch: bool = False, fence: Fence | None = None) -> T:
         """As in Store. Raises: also LeaseLost, when `fence` is stale."""
         self._check_open()
-        transaction = _current.get()
+        transaction = holding.get()
         if transaction is not None and transaction.holds_locks_of(self._health):
             raise UnitMisuse(
                 "run() inside a transaction() would wait for it for ever",
@@ -111,12 +114,17 @@ class RuntimeStore(Store):
         finally:
             self._results.discard(result)
 
+    async def read(self, unit: Unit[T]) -> T:
+        """As in Store."""
+        self._check_open()
+        result: T = await self._read(unit)
+        return result
+
     @asynccontextmanager
     async def transaction(self, *, fence: Fence | None = None) -> AsyncIterator[Tx]:
         """As in Store. Raises: also LeaseLost, when `fence` is stale."""
         self._check_open()
         tx = self._begin(fence)
-        _current.set(tx)
         try:
             with require_awaits():
                 yield tx

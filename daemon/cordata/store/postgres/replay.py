@@ -31,7 +31,7 @@ from cordata.store.fence import Fence, with_fence
 from cordata.store.health import Busy, Health
 from cordata.store.postgres.unit import Call, Pause, Request, UnitTx
 from cordata.store.postgres.unit_runner import Resources, UnitRunner
-from cordata.store.runtime_store import BlockTx
+from cordata.store.runtime_store import BlockTx, holding
 from cordata.store.tasks import own_error
 from cordata.store.tx import Row, Tx, UnitMisuse, before_write
 
@@ -178,6 +178,7 @@ class ReplayedTx(UnitTx, BlockTx):
         context = copy_context()
         context.run(before_write.set, None)  # it has paused
         self._running = self._resources.tasks.start(self._run(), context=context)
+        holding.set(self)
         return self._running
 
     async def _run(self) -> None:

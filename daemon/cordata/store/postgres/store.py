@@ -56,6 +56,7 @@ class PostgresStore(RuntimeStore):
         self._runner = UnitRunner(self._resources, config)
         self._batcher = Batcher(self._resources, self._runner, config)
         self._reader = Reader(self._resources, config)
+        self._read = self._reader.read
         #: Limit of open transactions; some connections are always left for units and reads.
         self._slots = asyncio.Semaphore(max(1, config.pool_size - config.pool_size // 4 - 1))
         self._topics = self._notifier = Notifier(self._connector)
@@ -82,11 +83,6 @@ class PostgresStore(RuntimeStore):
     def now_us(self) -> int:
         """As in Store: the server's."""
         return self._clock.now_us()
-
-    async def read(self, unit: Unit[T]) -> T:
-        """As in Store."""
-        self._check_open()
-        return await self._reader.read(unit)
 
     def _start(self, unit: Unit[Any], result: asyncio.Future[Any], *, batch: bool) -> None:
         entry = Entry(unit, result)

@@ -69,6 +69,7 @@ class SqliteStore(RuntimeStore):
         self._reader = Reader(
             database, queries, self._loop, threads=config.readers, timeout_s=config.read_timeout_s
         )
+        self._read = self._reader.read
         self._access = Access(
             self._connection,
             self._tasks,
@@ -117,11 +118,6 @@ class SqliteStore(RuntimeStore):
             await store.close()
             raise
         return store
-
-    async def read(self, unit: Unit[T]) -> T:
-        """As in Store."""
-        self._check_open()
-        return await self._reader.read(unit)
 
     def _start(self, unit: Unit[Any], result: asyncio.Future[Any], *, batch: bool) -> None:
         self._writer.start(unit, result)

@@ -28,7 +28,7 @@ from cordata.errors import (
 from cordata.store.fence import Fence, lock_fence
 from cordata.store.health import Health
 from cordata.store.queries import Query
-from cordata.store.runtime_store import BlockTx
+from cordata.store.runtime_store import BlockTx, holding
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.sqlite.fault import after_commit
 from cordata.store.sqlite.tx import SqliteTx
@@ -124,6 +124,7 @@ class TransactionTx(SqliteTx, BlockTx):
         self._cursor, self._holds_lock = tx._cursor, True
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(access.timeout_s, self._time_out)
+        holding.set(self)
 
     async def _check(self, tx: SqliteTx) -> None:
         """Raises: LeaseLost for a stale fence; TransactionStale when a read has changed."""
