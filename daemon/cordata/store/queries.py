@@ -7,7 +7,7 @@ import difflib
 import importlib.util
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
@@ -151,8 +151,11 @@ class Query:
         #: Mapping -> values by position: six columns take 1.3 us instead of 1.5 to 1.9 by name.
         self._bind: Bind = _binder(self.params if numbered else tuple(names))
 
-    def for_update(self) -> Query:
-        """The same query with FOR UPDATE at its end."""
+    @cached_property
+    def locking(self) -> Query:
+        """The same query with FOR UPDATE at its end, on PostgreSQL; itself if it says `newest`."""
+        if self.newest:
+            return self
         locking = copy.copy(self)
         locking.sql = f"{self.sql}\nFOR UPDATE"
         locking.newest, locking.reads = True, False
@@ -233,7 +236,6 @@ class Queries:
         self.by_name: dict[str, Query] = _ByName()
         self._dialect = dialect
         self._inserts: dict[tuple[str, ...], Query] = {}
-        self._locking: dict[str, Query] = {}
         problems = []
         for query in queries:
             if (other := self.by_name.get(query.name)) is not None:
@@ -277,16 +279,6 @@ class Queries:
         if query is None:
             query = self._inserts[key] = _insert(table, key[1:], self._dialect)
         return query
-
-    def locking(self, name: str) -> Query:
-        """The query `name` as a statement of PostgreSQL that locks the rows found."""
-        query = self.by_name[name]
-        if query.newest:
-            return query
-        locking = self._locking.get(name)
-        if locking is None:
-            locking = self._locking[name] = query.for_update()
-        return locking
 
 
 @cache

@@ -168,8 +168,9 @@ def test_query_locks_when_its_block_says_so_and_only_on_postgres() -> None:
 def test_locking_query_has_for_update_only_when_it_does_not_lock_by_itself() -> None:
     text = "-- name: a\nSELECT 1\n-- name: b\n-- newest\nSELECT 2 FOR SHARE"
     queries = Queries(parse(text, "x.sql", [], "postgres"), "postgres")
-    assert queries.locking("a").sql.endswith("FOR UPDATE") and queries.locking("a").newest
-    assert queries.locking("b") is queries.by_name["b"]
+    locking = queries.by_name["a"].locking
+    assert locking.sql.endswith("FOR UPDATE") and locking.newest
+    assert queries.by_name["b"].locking is queries.by_name["b"]
     assert not queries.by_name["a"].newest
 
 

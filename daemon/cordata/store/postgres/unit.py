@@ -131,8 +131,9 @@ class UnitTx(Tx):
 
     async def fetch_all(self, name: str, /, *, lock: Any = False, **params: object) -> list[Row]:
         """As in Tx."""
-        query = self._queries.locking(name) if lock else self._queries.by_name[name]
-        rows: list[Row] = await self.ask(Request((self.call(query, params),), "rows"))
+        query = self._queries.by_name[name]
+        call = self.call(query.locking if lock else query, params)
+        rows: list[Row] = await self.ask(Request((call,), "rows"))
         return rows
 
     def check_counts(self, calls: Iterable[Call], results: Iterable[Result]) -> None:
