@@ -101,8 +101,8 @@ class RuntimeStore(Store):
             )
         if (refusal := self._health.error()) is not None:
             raise refusal
-        if self.waiting >= self._max_waiting:
-            raise StoreUnavailable(f"{self.waiting} units wait for a commit", retry_after_s=1)
+        if (waiting := len(self._results)) >= self._max_waiting:
+            raise StoreUnavailable(f"{waiting} units wait for a commit", retry_after_s=1)
         result: asyncio.Future[T] = self._loop.create_future()
         self._results.add(result)
         try:

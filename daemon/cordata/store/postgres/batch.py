@@ -72,22 +72,20 @@ _INSERT_SIZES = (64, 32, 24, *range(16, 1, -1), 1)
 class _Member:
     """A unit in a batch."""
 
-    __slots__ = ("coroutine", "entry", "tx")
+    __slots__ = ("coroutine", "entry", "request", "tx")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self.coroutine: UnitCoroutine | None = None
+        #: The request that it waits for; None: it has ended.
+        self.request: Request | None = None
         self.tx: UnitTx
-
-    @property
-    def request(self) -> Request | None:
-        """The request that it waits for; None: it has ended."""
-        return None if self.coroutine is None else self.coroutine.request
 
     def step(self, answer: object = None) -> None:
         """Run the unit to its next request. Raises: what the unit raised."""
         assert self.coroutine is not None
         self.entry.context.run(self.coroutine.step, answer)
+        self.request = self.coroutine.request
 
     def close(self) -> None:
         """Stop the unit where it is."""
