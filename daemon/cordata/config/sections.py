@@ -88,7 +88,8 @@ class StoreConfig:
     readers: Annotated[int, Meta(ge=1, le=64)] = 2
     #: Units of work waiting for a commit at most; above it StoreUnavailable at once.
     max_waiting: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
-    #: SQLite: a process that writes checkpoints the WAL when it is larger than this.
+    #: SQLite: a process that writes checkpoints the WAL when it is larger than this, or than the
+    #: free space of its disk.
     wal_limit_bytes: Annotated[int, Meta(ge=32_768, le=2**40)] = 16_777_216
     #: PostgreSQL: connections of one process at most, besides one or two for LISTEN. At least two:
     #: one for a transaction that stays open, one for work that must not wait for it.

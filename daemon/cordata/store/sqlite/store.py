@@ -170,7 +170,7 @@ class SqliteStore(RuntimeStore):
         return asyncio.shield(self._tasks.start(self._connection.call(function)))
 
     async def _try_write(self) -> None:
-        """As in RuntimeStore; before it, make room in the log if it is large."""
+        """As in RuntimeStore; before it, checkpoint the log if it is due."""
         with suppress(StoreUnavailable):  # the write has the same error
             await self._checkpointer.reduce()
         await self._writer.probe()

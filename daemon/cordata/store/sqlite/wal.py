@@ -1,4 +1,5 @@
-"""The write-ahead log: how much of it is alive, and the checkpoints that keep it near its limit.
+"""The write-ahead log: how much of it is alive, and the checkpoints that keep it near its limit, and
+small enough for its disk: a checkpoint makes the database file larger by the pages that are new.
 
 The file keeps its size after a checkpoint (RESTART) and is written over from its start: a commit
 then syncs blocks that exist already, which takes half the time of growing a file. So its size says
@@ -14,7 +15,7 @@ import struct
 from pathlib import Path
 
 from cordata import log
-from cordata.disk import space_of
+from cordata.disk import Space, space_of
 from cordata.errors import CordataError
 from cordata.store.sqlite.connection import WriteConnection
 from cordata.store.tasks import StoreTasks
@@ -34,7 +35,7 @@ _FREE_AGAIN_PART = 8
 _READERS_MS = 100
 #: Commits between looks at the size of the log: 10 us each.
 _LOOK_EVERY = 8
-#: The file is cut when it is larger than this many times the limit.
+#: The file is cut when it is larger than this many times the limit, or than the disk has room for.
 _FAR_OVER = 4
 #: A process that found a reader in the way leaves the log alone for a while.
 _PAUSE_S = 1.0
@@ -56,13 +57,20 @@ class Wal:
             return 0
 
     def has_room(self) -> bool:
-        """Whether there is room for commits: on the disk, or in the unused part of the file."""
-        try:
-            disk = space_of(self._path.parent)
-        except OSError:
+        """Whether the disk has room for commits."""
+        if (disk := self._disk()) is None:
             return True  # not known: the commit that was just made decides
-        free = disk.free_bytes + self.file_bytes() - self.live_bytes()
-        return free >= min(_FREE_AGAIN_BYTES, disk.total_bytes // _FREE_AGAIN_PART)
+        return disk.free_bytes >= min(_FREE_AGAIN_BYTES, disk.total_bytes // _FREE_AGAIN_PART)
+
+    def exceeds_disk(self, size: int) -> bool:
+        """Whether the disk has less free space than `size`."""
+        return (disk := self._disk()) is not None and disk.free_bytes < size
+
+    def _disk(self) -> Space | None:
+        try:
+            return space_of(self._path.parent)
+        except OSError:
+            return None
 
     def live_bytes(self) -> int:
         """Bytes written since the last restart of the log; 0 when it cannot be read."""
@@ -124,9 +132,9 @@ def _live_frames(fd: int, salts: bytes, frame: int, frames: int) -> int:
 
 
 class Checkpointer:
-    """Keeps the write-ahead log near its limit.
+    """Keeps the write-ahead log near its limit, and not larger than the free space of its disk.
 
-    The process whose commit makes it larger than that checkpoints it, in its thread: the others
+    The process whose commit makes it larger checkpoints it, in its thread: the others
     wait for the lock then, whichever process it is.
     """
 
@@ -148,16 +156,13 @@ class Checkpointer:
         return await asyncio.shield(self._tasks.start(work))
 
     async def reduce(self) -> bool:
-        """Checkpoint if the log is over its limit. Returns as `Wal.checkpoint`.
-
-        Raises: StoreUnavailable.
-        """
-        return self._is_small() or await self._connection.call(self._reduce)
+        """Checkpoint if it is due. Returns as `Wal.checkpoint`. Raises: StoreUnavailable."""
+        return not self._is_due() or await self._connection.call(self._reduce)
 
     def committed(self) -> None:
         """Look at the log after some commits, and checkpoint it if necessary."""
         self._commits += 1
-        if self._commits % _LOOK_EVERY or self._running or self._is_small():
+        if self._commits % _LOOK_EVERY or self._running or not self._is_due():
             return
         if self._loop.time() >= self._next_deadline:
             self._running = True
@@ -174,11 +179,15 @@ class Checkpointer:
         if not complete:
             self._next_deadline = self._loop.time() + _PAUSE_S
 
-    def _is_small(self) -> bool:
-        return self.wal.live_bytes() <= self._limit_bytes
+    def _is_due(self) -> bool:
+        live = self.wal.live_bytes()
+        # The disk must have room for all that is in the log: all its pages may be new ones.
+        return live > self._limit_bytes or self.wal.exceeds_disk(live)
 
     def _reduce(self, connection: sqlite3.Connection) -> bool:
         """In the thread, with the lock; another process may have made a checkpoint just before."""
-        # Only a file that grew far beyond its limit is cut: written over, it is quicker.
-        cut = self.wal.file_bytes() > _FAR_OVER * self._limit_bytes
-        return self._is_small() or self.wal.checkpoint(connection, truncate=cut)
+        # A file is cut only if it grew far beyond its limit, or if the disk is nearly full: written
+        # over, it is quicker.
+        size = self.wal.file_bytes()
+        cut = size > _FAR_OVER * self._limit_bytes or self.wal.exceeds_disk(size)
+        return not self._is_due() or self.wal.checkpoint(connection, truncate=cut)
