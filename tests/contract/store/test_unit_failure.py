@@ -172,3 +172,16 @@ async def _note(store: Store, number: int) -> None:
         await tx.execute("account.change", id="a", amount=1)
 
     await store.run(unit)
+
+
+async def test_unit_is_not_counted_when_it_failed_and_its_neighbour_was_committed(
+    opened: Opener,
+) -> None:
+    async def fails(tx: Tx) -> None:
+        await tx.execute("account.add", id="b", balance=0)
+        raise ValueError
+
+    async with opened() as store:
+        before = store.stats().units
+        await asyncio.gather(add_account(store, "a"), store.run(fails), return_exceptions=True)
+        assert store.stats().units == before + 1

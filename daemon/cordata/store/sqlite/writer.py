@@ -185,7 +185,8 @@ class Writer:
                 fail_future(entry.future, entry.error)
             elif not entry.future.done():
                 entry.future.set_result(entry.value)
-        self._committed(self._topics, len(batch) if committed else 0)
+        stored = sum(entry.error is None for entry in batch)
+        self._committed(self._topics, stored if committed else 0)
 
     def _failed(self, batch: list[Entry], error: CordataError, *, committing: bool) -> None:
         """After a failed shared transaction: run its units again one by one, or refuse them.
