@@ -132,7 +132,9 @@ async def commit_and_lose(store: Store, name: str, state: Path) -> None:
 
 async def main(mode: str, state: Path, name: str) -> None:
     """Do one thing until killed."""
-    settings = {"transaction_timeout_s": 60.0}
+    settings: dict[str, float] = {"transaction_timeout_s": 60.0}
+    if mode == "write":
+        settings["wal_limit_bytes"] = 32_768  # it is killed in checkpoints, too
     if mode == "stall":
         settings["write_timeout_s"] = 0.3
     async with opened(state, migrate=False, **settings) as store:
