@@ -1,5 +1,7 @@
-"""The write-ahead log: how much of it is alive, and the checkpoints that keep it near its limit, and
-small enough for its disk: a checkpoint makes the database file larger by the pages that are new.
+"""The write-ahead log: how much of it is alive, and the checkpoints that keep it near its limit.
+
+They also keep it small enough for its disk: a checkpoint makes the database file larger by the
+pages that are new.
 
 The file keeps its size after a checkpoint (RESTART) and is written over from its start: a commit
 then syncs blocks that exist already, which takes half the time of growing a file. So its size says
