@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.integration.postgres.parts import Wire, deposit, opened
+from tests.raw import raw
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until_async
@@ -221,3 +222,22 @@ async def test_session_notices_a_server_that_is_silent_behind_a_wire_that_is_cut
             await until_async(lambda: store.stats().state == "ok")
             await deposit(store, "after")
         await deposit(one, "one")
+
+
+async def test_connection_is_replaced_when_it_has_too_many_prepared_statements(
+    database: str,
+) -> None:
+    """Each costs the server memory; a program may make ever new ones, by sets of columns."""
+    most = 0
+
+    async def unit(tx: Tx) -> int:
+        for number in numbers:
+            await raw(tx, f"SELECT {number} AS number")
+        [row] = await raw(tx, "SELECT count(*) AS count FROM pg_prepared_statements")
+        return int(row["count"])
+
+    async with opened(database, pool_size=2) as store:
+        for start in range(0, 3000, 200):
+            numbers = range(start, start + 200)
+            most = max(most, await store.run(unit))
+    assert 400 < most < 1300

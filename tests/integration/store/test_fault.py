@@ -133,6 +133,20 @@ async def test_log_is_checkpointed_in_time_when_the_disk_is_smaller_than_its_lim
 
 
 @needs_root
+async def test_log_is_cut_when_the_disk_has_less_space_than_it(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size="16m") as disk:
+        async with opened(disk) as store:
+            await change(store, 400)
+            log = disk / "cordata.db-wal"
+            size = log.stat().st_size
+            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+            assert free > size
+            (disk / "filler").write_bytes(bytes(free - size // 2))
+            await change(store, 8)  # so many commits are between two looks at the disk
+            await until_async(lambda: log.stat().st_size < size // 2)
+
+
+@needs_root
 async def test_full_disk_gets_the_space_of_the_log_back(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", size="8m") as disk:
         async with opened(disk) as store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -112,3 +113,9 @@ def test_log_is_empty_when_there_is_none(tmp_path: Path) -> None:
     assert (wal.live_bytes(), wal.file_bytes()) == (0, 0)
     (tmp_path / "nothing-wal").write_bytes(b"short")
     assert wal.live_bytes() == 0
+
+
+def test_log_fits_where_the_file_system_does_not_count_its_blocks() -> None:
+    assert os.statvfs("/proc").f_blocks == 0
+    wal = Wal(Path("/proc/cordata.db-wal"))
+    assert wal.has_room() and not wal.exceeds_disk(1)

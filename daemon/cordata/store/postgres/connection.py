@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _IDLE = pq.TransactionStatus.IDLE
 _COPY = (pq.ExecStatus.COPY_IN, pq.ExecStatus.COPY_OUT)
 _NO_COPY = Fault("0A000", "COPY FROM STDIN and COPY TO STDOUT are not supported")
-#: The pool replaces a connection with more prepared statements than this.
+#: The pool replaces a connection with more prepared statements than this. Each INSERT of a few
+#: columns takes 10 KB of the server's memory, and a program may insert ever new sets of columns.
 _MAX_PREPARED = 1000
 #: A long result may come in several pieces, and its end after the last one.
 _READS_PER_EVENT = 2

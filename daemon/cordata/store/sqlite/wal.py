@@ -35,7 +35,7 @@ _FREE_AGAIN_BYTES = 1 << 20
 _FREE_AGAIN_PART = 8
 #: A checkpoint waits at most this long, with the lock, for readers that still use the log.
 _READERS_MS = 100
-#: Commits between looks at the size of the log: 10 us each.
+#: Commits between looks at the size of the log and the free space: 20 us each.
 _LOOK_EVERY = 8
 #: The file is cut when it is larger than this many times the limit, or than the disk has room for.
 _FAR_OVER = 4
@@ -69,10 +69,12 @@ class Wal:
         return (disk := self._disk()) is not None and disk.free_bytes < size
 
     def _disk(self) -> Space | None:
+        """None: not known, as where the file system does not count its blocks."""
         try:
-            return space_of(self._path.parent)
+            disk = space_of(self._path.parent)
         except OSError:
             return None
+        return disk if disk.total_bytes else None
 
     def live_bytes(self) -> int:
         """Bytes written since the last restart of the log; 0 when it cannot be read."""
