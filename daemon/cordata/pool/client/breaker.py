@@ -40,13 +40,10 @@ class CircuitBreaker:
 
     def check(self, command: str, now: float) -> None:
         """Raises: CommandPoisoned while the command is refused."""
-        if not self._until:
-            return
-        left_s = self._until.get(command, now) - now
-        if left_s > 0:
+        if self.is_open(command, now):
+            left_s = self._until[command] - now
             text = (
                 f"{command!r} killed {self.limit} processes in a row and is refused for"
                 f" {left_s:.0f} s more"
             )
             raise CommandPoisoned(text, retry_after_s=left_s)
-        self._until.pop(command, None)

@@ -380,20 +380,7 @@ class Client:
 
 def _silent(pool: str, worker: str) -> dict[str, Any]:
     """The status of a worker that does not answer."""
-    unknown = protocol.WorkerStatus(
-        number=0,
-        worker=worker,
-        pool=pool,
-        pid=0,
-        drained=False,
-        started=0,
-        crashed=0,
-        killed=0,
-        start_error="",
-        commands=[],
-        children=[],
-    )
-    return {**asdict(unknown), "answers": False}
+    return {**asdict(protocol.WorkerStatus(0, worker, pool)), "answers": False}
 
 
 async def _answer(asked: asyncio.Future[Any], path: Path, deadline: float) -> Any:

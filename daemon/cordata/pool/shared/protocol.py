@@ -299,16 +299,16 @@ class WorkerStatus(Packet, tag="worker"):
     number: Number
     worker: Name
     pool: Name
-    pid: Number
-    drained: bool
+    pid: Number = 0
+    drained: bool = False
     #: Numbers of children: started by this worker, crashed, killed by it.
-    started: Number
-    crashed: Number
-    killed: Number
+    started: Number = 0
+    crashed: Number = 0
+    killed: Number = 0
     #: Why its last child could not start; "": it started.
-    start_error: str
-    commands: list[Name]
-    children: list[ChildStatus]
+    start_error: str = ""
+    commands: list[Name] = field(default_factory=list)
+    children: list[ChildStatus] = field(default_factory=list)
 
 
 class Death(Packet, tag="dead"):
