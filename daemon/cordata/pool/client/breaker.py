@@ -40,7 +40,7 @@ class CircuitBreaker:
 
     def check(self, command: str, now: float) -> None:
         """Raises: CommandPoisoned while the command is refused."""
-        if self.is_open(command, now):
+        if self._until and self.is_open(command, now):
             left_s = self._until[command] - now
             text = (
                 f"{command!r} killed {self.limit} processes in a row and is refused for"
