@@ -380,7 +380,8 @@ class Client:
 
 def _silent(pool: str, worker: str) -> dict[str, Any]:
     """The status of a worker that does not answer."""
-    return {**asdict(protocol.WorkerStatus(0, worker, pool)), "answers": False}
+    unknown = protocol.WorkerStatus(number=0, worker=worker, pool=pool)
+    return {**asdict(unknown), "answers": False}
 
 
 async def _answer(asked: asyncio.Future[Any], path: Path, deadline: float) -> Any:
