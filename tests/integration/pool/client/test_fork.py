@@ -6,17 +6,23 @@ As gunicorn does with `preload_app`, or multiprocessing with its start method "f
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from tests.contract.pool.running import running
+from tests.servers.reaper import watched
+from tests.waiting import until
 
+from cordata.pool import SyncClient
+
+APP = "tests.integration.pool.worker.pooled:app"
 ROOT = Path(__file__).parents[4]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'daemon'}:{ROOT}"}
 #: Runs `work(name)` here and in two children at the same time; 1 when it fails anywhere.
 _FORK = """
-import os, sys, traceback
+import os, signal, sys, traceback
 
 def everywhere(work):
     pids = []
@@ -75,6 +81,46 @@ def work(name):
         assert found == [7]
 
 everywhere(work)
+"""
+
+_LOCK = """
+import threading
+from cordata.pool import SyncClient
+client = SyncClient(sys.argv[1], timeout=30.0)
+assert client.execute("echo", "before") == "before"
+taken, forked = threading.Event(), threading.Event()
+
+def hold():
+    with client._lock:
+        taken.set()
+        forked.wait()
+
+thread = threading.Thread(target=hold)
+thread.start()
+taken.wait()
+
+def work(name):
+    if name == "parent":
+        forked.set()
+        thread.join()
+    else:
+        signal.alarm(60)  # if it waits for the lock
+    assert client.execute("echo", name) == name
+
+everywhere(work)
+"""
+
+#: Prints the pid of a fork when its call runs; both wait to be killed.
+_KILLED = """
+import time
+from cordata.pool import SyncClient
+client = SyncClient(sys.argv[1], timeout=600.0)
+call = client.submit("wait", 600.0)
+while not any(child["command"] for one in client.status()["workers"] for child in one["children"]):
+    time.sleep(0.01)
+if pid := os.fork():
+    print(pid, flush=True)
+time.sleep(600.0)
 """
 
 _STREAM = """
@@ -145,10 +191,14 @@ everywhere(work)
 """
 
 
+def command(tmp_path: Path, path: Path, code: str) -> list[str]:
+    argv = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORK + code]
+    return [*argv, str(path), str(tmp_path / "noted")]
+
+
 def run(tmp_path: Path, code: str) -> None:
-    with running(tmp_path, app="tests.integration.pool.worker.pooled:app") as path:
-        argv = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _FORK + code]
-        argv += [str(path), str(tmp_path / "noted")]
+    with running(tmp_path, app=APP) as path:
+        argv = command(tmp_path, path, code)
         done = subprocess.run(argv, capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "never retrieved" not in done.stderr
@@ -164,6 +214,35 @@ def test_fork_during_the_call_of_another_thread_blocks_no_call_of_the_child(
     tmp_path: Path,
 ) -> None:
     run(tmp_path, _THREAD)
+
+
+def test_fork_while_another_thread_holds_the_lock_of_a_client_blocks_no_call_of_the_child(
+    tmp_path: Path,
+) -> None:
+    run(tmp_path, _LOCK)
+
+
+def test_call_ends_when_its_process_is_killed_although_a_fork_of_that_lives(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, app=APP) as path, SyncClient(path, timeout=60.0) as client:
+
+        def commands() -> list[str]:
+            workers = client.status()["workers"]
+            return [child["command"] for one in workers for child in one["children"]]
+
+        argv = command(tmp_path, path, _KILLED)
+        begun = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        with watched(begun) as caller:
+            assert caller.stdout is not None
+            fork = int(caller.stdout.readline())
+            try:
+                assert "wait" in commands()
+                caller.kill()
+                until(lambda: not any(commands()), timeout_s=30.0)  # it would run for 600 s
+            finally:
+                caller.kill()
+                os.kill(fork, signal.SIGKILL)
 
 
 def test_stream_goes_on_where_it_was_begun_and_is_refused_in_the_fork(tmp_path: Path) -> None:
