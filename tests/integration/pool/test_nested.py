@@ -49,6 +49,11 @@ def test_nested_calls_are_refused_when_all_processes_are_busy(tmp_path: Path) ->
             waiting.cancel()
 
 
+def test_nested_call_is_refused_before_it_waits_when_the_children_are_known(tmp_path: Path) -> None:
+    with workers(tmp_path) as pool, pool.worker(), SyncClient(pool.path, timeout=60.0) as client:
+        refused_at_once(client.submit("nest_start", str(pool.path)))
+
+
 def test_nested_call_runs_in_a_free_process(tmp_path: Path) -> None:
     with workers(tmp_path) as pool, pool.worker("0"), pool.worker("1"):
         with SyncClient(pool.path, timeout=PATIENCE_S) as client:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import cordata
-from cordata.errors import PermanentError
+from cordata.errors import PermanentError, PoolSaturated
 from cordata.log import request_id
 
 _left: ContextVar[str] = ContextVar("left", default="nothing")
@@ -276,6 +276,21 @@ async def nest_async(payload: Any, session: Any) -> Any:
     await asyncio.sleep(pause_s)
     async with Client(path, timeout=60.0) as client:
         return await client.execute(command, inner)
+
+
+async def nest_start(payload: Any, session: Any) -> str:
+    """Start a call to the pool at this path when its children are known; raise its error if it
+    has ended at once.
+    """
+    from cordata.pool import Client
+
+    async with Client(payload, timeout=60.0) as client:
+        with contextlib.suppress(PoolSaturated):
+            await client.execute("echo")
+        call = client.start("echo")
+        if call.done():
+            await call
+        return "waits"
 
 
 def compute(seconds: float) -> None:

@@ -25,6 +25,7 @@ for name in (
     "endless",
     "nest",
     "nest_async",
+    "nest_start",
     "note",
     "note_cancel",
     "much",
