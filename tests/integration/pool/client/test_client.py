@@ -125,6 +125,18 @@ def test_interrupted_sync_map_cancels_all_its_calls(one: Workers, command: str, 
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_cancelled_future_kills_no_child_although_the_client_cancels_hard_when_interrupted(
+    one: Workers, tmp_path: Path
+) -> None:
+    file = tmp_path / "ran"
+    with SyncClient(one.path, timeout=60.0, hard_cancel=True) as client:
+        before = client.execute("about")["pid"]
+        future = client.submit("note", [str(file), 1, 1.0])  # 0.7 s longer than the grace
+        until(file.exists)
+        assert future.cancel()
+        assert client.execute("about")["pid"] == before
+
+
 async def test_exception_is_the_cause_where_its_class_is_imported(one: Workers) -> None:
     async with Client(one.path, timeout=60.0) as client:
         with pytest.raises(CommandRefused) as caught:
