@@ -95,7 +95,9 @@ def show_(hub: Hub, id_: int, body: bool) -> None:
     fields: Any = record.pop("fields")
     now: Any = record.pop("now")
     shown = {name: value for name, value in record.items() if name != "body" and value is not None}
-    if now is not None:
+    if not sent:
+        shown["text"] = "deleted"
+    elif now is not None:
         problems = ", ".join(now["problems"])
         shown["would now be"] = f"{now['state']}{f' ({problems})' if problems else ''}"
     show_record(shown, json_=False)
@@ -197,7 +199,7 @@ def map_(hub: Hub, /, hotel: str, source: str, file: Any, try_: int | None, **gi
 
 
 @inbox.command(
-    short_help="Interpret submissions again, after a change of the mapping.",
+    short_help="Interpret submissions again, after a change of the mapping or a rejection.",
     examples="""
         alpinehub inbox reprocess 17 18
         alpinehub inbox reprocess --hotel EDELW --source homepage --dry-run
@@ -225,7 +227,9 @@ def reprocess(
 ) -> int:
     """Interpret submissions again, after a change of the mapping of their source.
 
-    A submission that was mapped meanwhile stays as it is. Exit code 1 if some stay in review.
+    An ID may be of a rejected submission: it becomes a guest request, or waits for review again. A
+    submission that was mapped meanwhile stays as it is. Exit code 1 if some are in review, stay
+    rejected, or have lost their text by an erasure or their retention (`text_deleted`).
     """
     if bool(ids) == (all_ or hotel is not None or source is not None):
         raise click.UsageError("give IDs of submissions, or --hotel, --source or --all")
@@ -242,7 +246,7 @@ def reprocess(
             problems = f" ({_listed(one.problems)})" if one.problems else ""
             click.echo(f"{one.id}: {one.state}{problems}")
         click.echo(f"{sum(one.state == 'mapped' for one in done)} of {len(done)} mapped")
-    return 1 if any(one.state == "review" for one in done) else 0
+    return 0 if all(one.done for one in done) else 1
 
 
 @inbox.command(
@@ -264,17 +268,34 @@ def accept(hub: Hub, id_: int) -> None:
 
 
 @inbox.command(
-    examples="alpinehub inbox reject 17 --reason advertising",
+    examples="""
+        alpinehub inbox reject 17 --reason advertising
+        alpinehub inbox reject 17 --reason letter --erase
+    """,
 )
 @click.argument("id_", metavar="ID", type=ROW_NUMBER)
 @click.option("--reason", required=True, help="Reason; stored with the submission.")
+@click.option(
+    "--erase", is_flag=True,
+    help="Delete its text now, also if it was rejected before. It cannot be undone.",
+)  # fmt: skip
 @hub_options
-def reject(hub: Hub, id_: int, reason: str) -> None:
-    """Reject a submission of the review list: no hotel sees it."""
-    hub.run(lambda ctx: actions.reject(ctx.store, id_, reason))
-    hub.print_result(
-        {"id": id_, "state": "rejected", "reason": reason}, f"submission {id_} rejected"
-    )
+def reject(hub: Hub, id_: int, reason: str, erase: bool) -> None:
+    """Reject a submission of the review list: no hotel sees it.
+
+    Its text is kept until the end of its retention (inbox_days, 90 by default): until then
+    `alpinehub inbox reprocess ID` takes the rejection back.
+    """
+
+    async def act(ctx: Context) -> None:
+        await actions.reject(ctx.store, id_, reason, erase=erase)
+        if erase:
+            await ctx.store.checkpoint(force=True)  # the text leaves the write-ahead log, too
+
+    hub.run(act)
+    record = {"id": id_, "state": "rejected", "reason": reason, "erased": erase}
+    text = f"submission {id_} rejected"
+    hub.print_result(record, f"{text}, its text is deleted" if erase else text)
 
 
 def _listed(problems: object) -> str:

@@ -82,6 +82,8 @@ async def try_mapping(
 ) -> Mapped | Unmapped | Ignored:
     """The result of interpreting a submission by a mapping; stores nothing. Raises: Unusable."""
     row = await store.read(partial(require_row, inbox_id=inbox_id))
+    if not row["body"]:
+        raise Unusable(f"the text of submission {inbox_id} was deleted: nothing to interpret")
     return interpreted(row, mapping)[0]
 
 
@@ -91,29 +93,48 @@ class ReprocessResult:
 
     id: int
     state: str
+    #: False: it is in review, or stays rejected, or its text was deleted (`text_deleted`).
+    done: bool
     problems: Sequence[str] = ()
 
 
 async def reprocess(
     ctx: Context, ids: Sequence[int], *, dry_run: bool = False, force: bool = False
 ) -> AsyncIterator[ReprocessResult]:
-    """Interpret submissions again, each once, in their order. Raises: Unusable, StoreUnavailable.
+    """Interpret submissions again, each once, in their order: those in review, and those that were
+    rejected, as long as their text is kept. Raises: Unusable, StoreUnavailable.
 
     `force`: also those that are mapped; a difference then changes the reservation.
     """
+    states = ("review", "rejected", "mapped") if force else ("review", "rejected")
     for inbox_id in dict.fromkeys(ids):
         read = partial(require_row, inbox_id=inbox_id)
         row = await ctx.store.read(read)
         if row["kind"] not in mappings.OF_KIND:
             raise Unusable(f"submission {inbox_id} is of kind {row['kind']}: nothing to interpret")
-        if not dry_run:
-            await settle(ctx, inbox_id, force=force)
-            row = await ctx.store.read(read)
-            problems = (row["error"] or "").split("; ") if row["state"] == "review" else ()
-            yield ReprocessResult(id=inbox_id, state=row["state"], problems=tuple(problems))
-        else:
+        before = state = row["state"]
+        problems: Sequence[str] = ()
+        if dry_run and state in states and row["body"]:
             now = preview_of(row)
-            yield ReprocessResult(id=inbox_id, state=now.state, problems=now.problems)
+            state, problems = now.state, now.problems
+        elif state in states:
+            if not dry_run:
+                await settle(ctx, inbox_id, states=states)
+                row = await ctx.store.read(read)
+            state = row["state"]
+            problems = _problems_of(row)
+        is_rejected = state == before == "rejected"
+        done = state != "review" and not is_rejected and "text_deleted" not in problems
+        yield ReprocessResult(id=inbox_id, state=state, done=done, problems=problems)
+
+
+def _problems_of(row: Row) -> Sequence[str]:
+    """Why a submission is not mapped, after it was interpreted."""
+    if not row["body"]:
+        return ("text_deleted",)
+    if row["state"] == "review":
+        return tuple((row["error"] or "").split("; "))
+    return (row["outcome"],) if row["state"] == "rejected" and row["outcome"] else ()
 
 
 async def in_review(store: Store, hotel: str | None, source: str | None) -> list[int]:
@@ -153,15 +174,21 @@ async def accept(ctx: Context, inbox_id: int, *, by: str) -> str:
     return str(row["outcome"])
 
 
-async def reject(store: Store, inbox_id: int, reason: str) -> None:
-    """Reject a submission that is not settled: no hotel gets it. Raises: Unusable."""
+async def reject(store: Store, inbox_id: int, reason: str, *, erase: bool = False) -> None:
+    """Reject a submission that is not settled: no hotel gets it. Its text is kept for a while, so
+    that `reprocess` can take that back; `erase`: it is deleted now, also of one that was rejected
+    before. Raises: Unusable.
+    """
 
     async def unit(tx: Tx) -> None:
         row = await require_row(tx, inbox_id)
-        if row["state"] != "review":
+        if row["state"] == "mapped" or (row["state"] == "rejected" and not erase):
             raise Unusable(f"submission {inbox_id} is {row['state']} already")
-        done = await tx.execute("inbox_reject", id=inbox_id, reason=reason[:200], now=tx.now_us)
-        if not done:
+        if row["state"] == "review":
+            done = await tx.execute("inbox_reject", id=inbox_id, reason=reason[:200], now=tx.now_us)
+            if not done:
+                raise Unusable(f"submission {inbox_id} was settled at the same time")
+        if erase and not await tx.execute("inbox_erase", id=inbox_id, empty=b""):
             raise Unusable(f"submission {inbox_id} was settled at the same time")
 
     await store.run(unit)

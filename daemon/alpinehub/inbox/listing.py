@@ -96,7 +96,9 @@ async def require_row(tx: Tx, inbox_id: int) -> Row:
 
 
 async def show_submission(store: Store, inbox_id: int) -> dict[str, object]:
-    """A submission with its fields and their meanings; personal data. Raises: Unusable."""
+    """A submission with its fields and their meanings; personal data. Without `now` if there is
+    nothing to interpret. Raises: Unusable.
+    """
     row = await store.read(lambda tx: require_row(tx, inbox_id))
     shown = (
         "id", "hotel", "source", "kind", "state", "outcome", "error", "received_at", "handled_at",
@@ -114,7 +116,7 @@ async def show_submission(store: Store, inbox_id: int) -> dict[str, object]:
             }
             for answer in fields_of(row)
         ],
-        "now": asdict(preview_of(row)) if row["kind"] in OF_KIND else None,
+        "now": asdict(preview_of(row)) if row["kind"] in OF_KIND and row["body"] else None,
         "body": bytes(row["body"]).decode("utf-8", "replace"),
     }
 

@@ -5,6 +5,8 @@ That is one unit of work, which locks the row: a second process finds its new st
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from alpinehub import counts
@@ -33,18 +35,18 @@ from cordata import Context, Row, Tx
 
 
 async def settle(
-    ctx: Context, inbox_id: int, *, force: bool = False, accepted_by: str = ""
+    ctx: Context, inbox_id: int, *, states: Collection[str] = ("review",), accepted_by: str = ""
 ) -> None:
-    """Interpret a row that is in review, and store the result.
+    """Interpret a row that is in one of these states and has its text, and store the result.
 
-    `force`: also a mapped row; a difference changes its reservation. `accepted_by`: the operator
-    who accepts a stay that is in the past, or very long. Raises: StoreUnavailable.
+    A difference from a mapped row changes its reservation. `accepted_by`: the operator who accepts
+    a stay that is in the past, or very long. Raises: StoreUnavailable.
     """
     row = await ctx.store.read(lambda tx: tx.fetch_one("inbox_open", id=inbox_id))
-    if row is None or row["kind"] not in OF_KIND or not _can_settle(row["state"], force):
+    if row is None or row["kind"] not in OF_KIND or row["state"] not in states or not row["body"]:
         return
     found, mapping = interpreted(row, accept=bool(accepted_by))
-    settling = _Settling(row=row, found=found, mapping=mapping, force=force, by=accepted_by)
+    settling = _Settling(row=row, found=found, mapping=mapping, states=states, by=accepted_by)
     await run_until_stored(ctx.store, settling, batch=False)
 
 
@@ -83,15 +85,15 @@ class _Settling(Struct, frozen=True, kw_only=True):
     row: Row
     found: Mapped | Unmapped | Ignored
     mapping: FieldMapping
-    force: bool
+    states: Collection[str]
     by: str
 
     async def __call__(self, tx: Tx, *, batch: bool) -> None:
-        """Settle the row, unless another process has settled it."""
+        """Settle the row, unless another process has settled it or deleted its text."""
         held = await tx.fetch_one("inbox_lock", id=self.row["id"])
-        state = held["state"] if held is not None else ""
-        if not _can_settle(state, self.force):
+        if held is None or held["state"] not in self.states or not held["has_text"]:
             return
+        state = held["state"]
         is_mapped, found = state == "mapped", self.found
         if is_mapped and await self._is_outdated(tx, self.row["reservation_id"]):
             return
@@ -100,6 +102,8 @@ class _Settling(Struct, frozen=True, kw_only=True):
         elif is_mapped:
             return  # its reservation is not changed
         elif isinstance(found, Ignored):
+            if found.outcome == held["outcome"]:
+                return  # it was counted when it arrived
             await counts.add(tx, self.row["hotel_id"], found.outcome)
             await self._write(tx, "rejected", outcome=found.outcome)
         else:
@@ -157,8 +161,3 @@ class _Settling(Struct, frozen=True, kw_only=True):
         await tx.write(
             "inbox_settle", id=self.row["id"], state=state, now=tx.now_us, **columns | result
         )
-
-
-def _can_settle(state: str, force: bool) -> bool:
-    """Whether a row in this state is to be interpreted."""
-    return state == "review" or (force and state == "mapped")

@@ -87,11 +87,17 @@ ORDER BY d.undeliverable_at DESC LIMIT :limit
 UPDATE inbox SET state = 'rejected', error = :reason, handled_at = :now
 WHERE id = :id AND state = 'review'
 
+-- name: inbox_erase
+-- :empty is a body of no bytes.
+UPDATE inbox SET body = :empty, headers = '{}', external_id = NULL, outcome = coalesce(outcome, 'erased')
+WHERE id = :id AND state = 'rejected'
+
 -- name: inbox_lock
 -- newest
 -- Locks the row, so that no other process settles it, and its source, so that the hotel is not granted
 -- to an account meanwhile (lock_sources).
-SELECT i.state FROM inbox i JOIN source s ON s.id = i.source_id WHERE i.id = :id
+SELECT i.state, i.outcome, length(i.body) > 0 AS has_text
+FROM inbox i JOIN source s ON s.id = i.source_id WHERE i.id = :id
 {|FOR NO KEY UPDATE OF i FOR KEY SHARE OF s}
 
 -- name: inbox_lock_content

@@ -85,6 +85,80 @@ async def test_submission_leaves_review_when_its_mapping_is_corrected(
 
 
 @on_each_store
+async def test_rejection_is_taken_back_by_reprocess(tmp_path: Path, run: Run) -> None:
+    async with open_lenient(tmp_path, now=None) as hub:
+        stay = {"arrival": "2031-02-01", "departure": "2031-02-08"}
+        await post_form(hub, FORM | stay | {"adults": "two or three"})
+        await post_google(hub, {**GOOGLE, "is_test": True})
+        await run("inbox", "reject", "1", "--reason", "advertising")
+        assert (
+            "rejected already" in (await run("inbox", "reject", "1", "--reason", "x", code=1)).err
+        )
+        dry = await run("inbox", "reprocess", "1", "--dry-run", code=1)
+        assert "1: review (" in dry.out and "0 of 1 mapped" in dry.out
+        assert (await run("inbox", "list", "--json")).json["items"] == []
+        assert (await run("inbox", "reprocess", "--all")).out == "0 of 0 mapped\n"
+        again = await run("inbox", "reprocess", "1", "2", "--json", code=1)
+        states = [(one["state"], one["done"], one["problems"]) for one in again.json]
+        assert states == [
+            ("review", False, ["unreadable:adults"]),
+            ("rejected", False, ["test"]),
+        ]
+        [waiting] = (await run("inbox", "list", "--json")).json["items"]
+        assert waiting["error"] == "unreadable:adults"
+        await run("inbox", "reject", "1", "--reason", "advertising")
+        await run("inbox", "map", "DEMO", "form", "--value", "adults:two or three=3")
+        assert "1: mapped\n1 of 1 mapped" in (await run("inbox", "reprocess", "1")).out
+        assert (await data(hub))["adults"] == 3
+        assert (
+            "is mapped already" in (await run("inbox", "reject", "1", "--reason", "x", code=1)).err
+        )
+        figures = await hub.rows("SELECT kind FROM hour_change")
+        assert [row["kind"] for row in figures] == ["test"]  # counted once
+
+
+@on_each_store
+@pytest.mark.parametrize("state", ["review", "rejected"])
+async def test_text_of_a_rejected_submission_is_erased_on_request(
+    tmp_path: Path, run: Run, state: str
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await post_form(hub, FORM | {"arrival": ""})
+        if state == "rejected":
+            await run("inbox", "reject", "1", "--reason", "spam")
+        done = await run("inbox", "reject", "1", "--reason", "letter", "--erase")
+        assert done.out == "submission 1 rejected, its text is deleted\n"
+        [row] = await hub.rows("SELECT state, outcome, headers, body, external_id FROM inbox")
+        assert (row["state"], row["outcome"], row["headers"]) == ("rejected", "erased", "{}")
+        assert bytes(row["body"]) == b"" and row["external_id"] is None
+        shown = await run("inbox", "show", "1")
+        assert "text" in shown.out and "deleted" in shown.out and "would now be" not in shown.out
+        assert (await run("inbox", "show", "1", "--json")).json["now"] is None
+        tried = await run("inbox", "map", "DEMO", "form", "--try", "1", code=1)
+        assert "the text of submission 1 was deleted" in tried.err
+        for words in (("1",), ("1", "--force"), ("1", "--dry-run")):
+            again = await run("inbox", "reprocess", *words, code=1)
+            assert "1: rejected (text_deleted)" in again.out
+        assert await hub.one("SELECT count(*) FROM reservation") == 0
+
+
+@on_each_store
+async def test_mapped_submission_without_its_text_stays_as_it_is(tmp_path: Path, run: Run) -> None:
+    async with open_lenient(tmp_path) as hub:
+        await post_wix(hub)
+        await hub.execute("UPDATE inbox SET body = ?", b"")
+        assert "1 of 1 mapped" in (await run("inbox", "reprocess", "1")).out
+        for more in ((), ("--dry-run",)):
+            again = await run("inbox", "reprocess", "1", "--force", *more, code=1)
+            assert "1: mapped (text_deleted)" in again.out
+        assert (
+            "is mapped already"
+            in (await run("inbox", "reject", "1", "--reason", "x", "--erase", code=1)).err
+        )
+        assert await hub.one("SELECT version FROM reservation") == 1
+
+
+@on_each_store
 async def test_mapped_submission_is_a_change_when_it_is_forced(tmp_path: Path) -> None:
     def as_suite(before: FieldMapping) -> FieldMapping:
         return decode(b'{"values": {"room_type": {"*": "SUITE"}}, "defaults": {"adults": "2"}}')
