@@ -4,10 +4,14 @@ The stay, price and history of a request remain, so that the figures of a hotel 
 personal data is deleted in every table, and the customer's row with it. This is done in small units
 and can be repeated: the customer's row is deleted last, and a foreign key prevents that while a
 request of theirs is left or arrives meanwhile.
+
+A person who is no customer is in submissions of the inbox only, in review or rejected. If one of
+these becomes a guest request meanwhile, its customer is found and erased, too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
@@ -19,8 +23,17 @@ import msgspec
 from msgspec import Struct
 
 from alpinehub import history
-from alpinehub.customers.search import Customer
-from alpinehub.customers.traces import GroupMatcher, Traces, find_traces, group_matcher, matcher_of
+from alpinehub.customers.matcher import GroupMatcher, PersonMatcher, group_matcher, matcher_of
+from alpinehub.customers.search import Customer, PersonQuery, find_customers
+from alpinehub.customers.traces import (
+    FoundSubmission,
+    Progress,
+    Traces,
+    find_submissions,
+    find_traces,
+    no_progress,
+    query_matchers,
+)
 from alpinehub.hotels import Unusable
 from alpinehub.reservations import ReservationData, decode, encode
 from alpinehub.sql import encode_list
@@ -59,7 +72,8 @@ class Erased(Struct, frozen=True, kw_only=True):
 
     customers: int
     requests: int
-    inbox: int
+    #: Submissions that belong to none of these requests.
+    submissions: int
     #: Old versions of requests that belong to another customer now.
     versions: int
     mails: int
@@ -86,27 +100,68 @@ async def _count_waiting(tx: Tx, ids: str) -> int:
     return int(row["waiting"])
 
 
-async def erase(store: Store, customers: Sequence[Customer], why: Reason) -> Erased:
-    """Erase customers. Raises: Unusable if a request waits for hotel software or arrives now."""
-    requests = inbox = versions = mails = gone = 0
-    left = customers
+async def find_all(
+    store: Store, query: PersonQuery, *, progress: Progress = no_progress
+) -> tuple[list[Customer], Traces]:
+    """What `erase` would erase: the customers, and data that none of their requests refers to."""
+    customers = await find_customers(store, query)
+    asked = await query_matchers(store, query)
+    traces = await _find_traces(store, customers, asked, progress=progress)
+    return customers, traces
+
+
+async def find_submissions_of(
+    store: Store, query: PersonQuery, *, progress: Progress = no_progress
+) -> tuple[list[Customer], list[FoundSubmission]]:
+    """The customers of a query, and the submissions that name the person but are not of their
+    requests.
+    """
+    customers = await find_customers(store, query)
+    asked = await query_matchers(store, query)
+    matchers = [*asked, *await asyncio.to_thread(_matchers, customers)]
+    ids = {customer["id"] for customer in customers}
+    return customers, await find_submissions(store, matchers, customers=ids, progress=progress)
+
+
+async def erase(
+    store: Store,
+    customers: Sequence[Customer],
+    why: Reason,
+    query: PersonQuery | None = None,
+    *,
+    progress: Progress = no_progress,
+) -> Erased:
+    """Erase customers, and the person of a query wherever they are named.
+
+    Raises: Unusable if a request waits for hotel software or arrives now.
+    """
+    asked = [] if query is None else await query_matchers(store, query)
+    known = {customer["id"]: customer for customer in customers}
+    requests = submissions = versions = mails = gone = 0
+    left = list(customers)
     for _ in range(_RUNS):
         requests += await erase_requests(store, left, why)
-        found = await erase_traces(store, customers, why)
-        inbox += len(found.inbox)
+        found, cleared = await erase_traces(
+            store, list(known.values()), why, asked, progress=progress
+        )
+        submissions += cleared
         versions += len(found.versions)
         mails += len(found.mails)
         deleted, left = await erase_rows(store, left)
         gone += deleted
-        if left:
+        if query is not None:
+            left = await find_customers(store, query)
+            known |= {customer["id"]: customer for customer in left}
+        if left or cleared < len(found.submissions):
             continue
-        if gone < len(customers):
+        if gone < len(known) and (query is None or query.id is not None):
             raise Unusable(
                 "a customer was merged into another meanwhile", hint="find and erase that one"
             )
         return Erased(
-            customers=gone, requests=requests, inbox=inbox, versions=versions, mails=mails
-        )
+            customers=gone, requests=requests, submissions=submissions, versions=versions,
+            mails=mails,
+        )  # fmt: skip
     raise Unusable("the customer keeps sending requests", hint="run it once more")
 
 
@@ -114,22 +169,44 @@ async def erase_requests(store: Store, customers: Sequence[Customer], why: Reaso
     """The first step: erase their requests, STEP at a time. Returns how many. Raises: Unusable if
     one waits for hotel software.
     """
-    matcher = group_matcher([matcher_of(customer) for customer in customers])
+    matcher = group_matcher(await asyncio.to_thread(_matchers, customers))
     ids, count = _ids(customers), 0
     while done := await store.run(partial(_erase_requests, ids=ids, matcher=matcher, why=why)):
         count += done
     return count
 
 
-async def erase_traces(store: Store, customers: Sequence[Customer], why: Reason) -> Traces:
+async def erase_traces(
+    store: Store,
+    customers: Sequence[Customer],
+    why: Reason,
+    asked: Sequence[PersonMatcher] = (),
+    *,
+    progress: Progress = no_progress,
+) -> tuple[Traces, int]:
     """The second step: erase data that none of their requests refers to. It reads each of the
-    tables once, for any number of customers.
+    tables once, for any number of customers. Returns what was found, and how many submissions were
+    erased: not those that became a guest request meanwhile.
     """
-    matchers = [matcher_of(customer) for customer in customers]
-    found = await find_traces(store, matchers, spare_open=why.spare_open)
-    for start in range(0, max(len(found.inbox), len(found.versions), len(found.mails)), STEP):
-        await store.run(partial(_erase_traces, found=found, start=start))
-    return found
+    found = await _find_traces(
+        store, customers, asked, spare_open=why.spare_open, progress=progress
+    )
+    count = 0
+    for start in range(0, max(len(found.submissions), len(found.versions), len(found.mails)), STEP):
+        count += await store.run(partial(_erase_traces, found=found, start=start))
+    return found, count
+
+
+async def _find_traces(
+    store: Store, customers: Sequence[Customer], asked: Sequence[PersonMatcher], **how: Any
+) -> Traces:
+    matchers = [*asked, *await asyncio.to_thread(_matchers, customers)]
+    ids = {customer["id"] for customer in customers}
+    return await find_traces(store, matchers, customers=ids, **how)
+
+
+def _matchers(customers: Sequence[Customer]) -> list[PersonMatcher]:
+    return [matcher_of(customer) for customer in customers]
 
 
 async def erase_rows(store: Store, customers: Sequence[Customer]) -> tuple[int, list[Customer]]:
@@ -175,7 +252,7 @@ async def _erase_requests(tx: Tx, ids: str, matcher: GroupMatcher, why: Reason) 
     for row in versions:
         await tx.write("customer_clear_version", **_cleared(row))
     inbox = await tx.fetch_all("customer_inbox", ids=mine)
-    await tx.execute("customer_clear_inbox", ids=encode_list(row["id"] for row in inbox), empty=b"")
+    await _clear_inbox(tx, [row["id"] for row in inbox])
     await tx.execute("customer_clear_refusals", ids=mine)
     await tx.execute("customer_end_waiting", ids=mine, now=tx.now_us)
     events = await tx.fetch_all("customer_events", ids=mine)
@@ -204,16 +281,27 @@ async def _erase_requests(tx: Tx, ids: str, matcher: GroupMatcher, why: Reason) 
     return len(requests)
 
 
-async def _erase_traces(tx: Tx, found: Traces, start: int) -> None:
+async def _erase_traces(tx: Tx, found: Traces, start: int) -> int:
+    """Erase the next STEP of each kind. Returns how many submissions were erased."""
     end = start + STEP
-    if inbox := found.inbox[start:end]:
-        await tx.execute("customer_clear_inbox", ids=encode_list(inbox), empty=b"")
+    submissions = found.submissions[start:end]
+    count = await _clear_inbox(tx, [one.id for one in submissions if one.reservation_id])
+    is_open = [one.id for one in submissions if not one.reservation_id]
+    count += await _clear_inbox(tx, is_open, is_open=True)
     if versions := found.versions[start:end]:
         rows = await tx.fetch_all("customer_versions_at", ids=encode_list(versions))
         for row in rows:
             await tx.write("customer_clear_version", **_cleared(row))
     for id, subject, text, html in found.mails[start:end]:
         await tx.write("customer_clear_mail", id=id, subject=subject, text=text, html=html)
+    return count
+
+
+async def _clear_inbox(tx: Tx, ids: Sequence[int], *, is_open: bool = False) -> int:
+    if not ids:
+        return 0
+    encoded = encode_list(ids)
+    return await tx.execute("customer_clear_inbox", ids=encoded, empty=b"", is_open=int(is_open))
 
 
 def _is_made(kind: str, external_id: str) -> bool:

@@ -10,53 +10,56 @@ from typing import Any
 
 from alpinehub.customers.hashing import PLATFORMS, hashes
 from alpinehub.customers.search import Customer
-from alpinehub.customers.traces import find_traces, matcher_of
+from alpinehub.customers.traces import Traces
 from alpinehub.sql import encode_list
 from cordata import Row, Store, Tx
 
 Document = dict[str, Any]
 
 
-async def export(store: Store, customers: Sequence[Customer]) -> list[Document]:
-    """A document for each of the customers."""
-    return [await _export(store, customer) for customer in customers]
-
-
-async def _export(store: Store, customer: Customer) -> Document:
-    traces = await find_traces(store, [matcher_of(customer)])
+async def export(store: Store, customers: Sequence[Customer], traces: Traces) -> Document:
+    """A document of the customers, and of all else that names the person (erasure.find_all)."""
 
     async def unit(tx: Tx) -> Document:
-        requests = await tx.fetch_all("customer_requests", ids=encode_list([customer["id"]]))
-        mine = encode_list(row["id"] for row in requests)
-        versions = _by_request(await tx.fetch_all("customer_versions", ids=mine))
-        deliveries = _by_request(await tx.fetch_all("customer_deliveries", ids=mine))
-        history = _by_request(await tx.fetch_all("customer_events", ids=mine))
-        inbox = _by_request(await tx.fetch_all("customer_inbox", ids=mine))
-        linked = {one["id"] for rows in inbox.values() for one in rows}
-        ids = encode_list(id_ for id_ in traces.inbox if id_ not in linked)
-        own = {row["id"] for row in requests}
-        old = await tx.fetch_all("customer_versions_at", ids=encode_list(traces.versions))
+        old = encode_list(traces.versions)
+        submissions = encode_list(one.id for one in traces.submissions)
         return {
-            "customer": _plain(customer, leave=("hotel_id", "region", "phone_due")),
-            "hashes": hash_customer(customer),
-            "requests": [
-                {
-                    **_plain(row),
-                    "versions": versions[row["id"]],
-                    "deliveries": deliveries[row["id"]],
-                    "history": history[row["id"]],
-                    "inbox": inbox[row["id"]],
-                }
-                for row in requests
-            ],
+            "customers": [await _export(tx, customer) for customer in customers],
             "elsewhere": {
-                "inbox": [_plain(row) for row in await tx.fetch_all("customer_inbox_at", ids=ids)],
-                "versions": [_plain(row) for row in old if row["reservation_id"] not in own],
+                "inbox": await _rows(tx, "customer_inbox_at", submissions),
+                "versions": await _rows(tx, "customer_versions_at", old),
                 "mails": len(traces.mails),
             },
         }
 
     return await store.read(unit)
+
+
+async def _export(tx: Tx, customer: Customer) -> Document:
+    requests = await tx.fetch_all("customer_requests", ids=encode_list([customer["id"]]))
+    mine = encode_list(row["id"] for row in requests)
+    versions = _by_request(await tx.fetch_all("customer_versions", ids=mine))
+    deliveries = _by_request(await tx.fetch_all("customer_deliveries", ids=mine))
+    history = _by_request(await tx.fetch_all("customer_events", ids=mine))
+    inbox = _by_request(await tx.fetch_all("customer_inbox", ids=mine))
+    return {
+        "customer": _plain(customer, leave=("hotel_id", "region", "phone_due")),
+        "hashes": hash_customer(customer),
+        "requests": [
+            {
+                **_plain(row),
+                "versions": versions[row["id"]],
+                "deliveries": deliveries[row["id"]],
+                "history": history[row["id"]],
+                "inbox": inbox[row["id"]],
+            }
+            for row in requests
+        ],
+    }
+
+
+async def _rows(tx: Tx, statement: str, ids: str) -> list[Document]:
+    return [_plain(row) for row in await tx.fetch_all(statement, ids=ids)]
 
 
 def _by_request(rows: Iterable[Row]) -> Mapping[str, list[Document]]:

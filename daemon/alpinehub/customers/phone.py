@@ -5,6 +5,8 @@ from __future__ import annotations
 #: Digits in `customer.phone_tail`: the last digits of a number are the same in all ways to write
 #: it. Except on some islands, no number is shorter than this without its country code.
 _TAIL = 6
+#: A shorter number is not searched for in texts: it would match other numbers, too.
+MIN_DIGITS = 7
 
 
 def digits_of(text: str) -> str:
@@ -41,3 +43,22 @@ def e164(number: str, region: str, country: str | None = None) -> str | None:
     if not phonenumbers.is_possible_number(parsed):
         return None
     return phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.E164)
+
+
+def written_forms(number: str, region: str, country: str | None = None) -> frozenset[str]:
+    """The digits of a number in each way to write it: as given; with its country code; as in its
+    country; and both, as in +43 (0)660 1234567. Without those of fewer than MIN_DIGITS.
+    """
+    forms = {digits_of(number)}
+    if (international := e164(number, region, country)) is not None:
+        import phonenumbers
+
+        parsed = phonenumbers.parse(international)
+        code, significant = (
+            str(parsed.country_code),
+            phonenumbers.national_significant_number(parsed),
+        )
+        written = phonenumbers.format_number(parsed, phonenumbers.PhoneNumberFormat.NATIONAL)
+        national = digits_of(written)
+        forms |= {code + significant, significant, national, code + national}
+    return frozenset(form for form in forms if len(form) >= MIN_DIGITS)

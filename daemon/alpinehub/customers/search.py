@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from alpinehub.customers.phone import digits_of, e164, tail_of
 from alpinehub.hotels import require_hotel
 from alpinehub.sql import encode_list
@@ -15,6 +17,20 @@ from cordata import Row, Store, Tx
 MAX_FOUND = 50
 
 Customer = dict[str, Any]
+
+
+class PersonQuery(Struct, frozen=True, kw_only=True):
+    """Names a person by one of address, number and id, at all hotels or at one (its code)."""
+
+    email: str | None = None
+    phone: str | None = None
+    id: int | None = None
+    hotel: str | None = None
+
+
+async def find_customers(store: Store, query: PersonQuery) -> list[Customer]:
+    """The customers of a query; none if the person is known only from submissions."""
+    return await find(store, email=query.email, phone=query.phone, id=query.id, hotel=query.hotel)
 
 
 async def find(
@@ -34,7 +50,7 @@ async def find(
     """
     ids: list[int] = [] if id is None else [id]
     if phone is not None:
-        ids += await _ids_by_number(store, _plain(phone))
+        ids += await _ids_by_number(store, plain_number(phone))
 
     async def unit(tx: Tx) -> list[Row]:
         hotel_id = None if hotel is None else await require_hotel(tx, hotel)
@@ -82,7 +98,7 @@ async def _ids_by_number(store: Store, phone: str) -> list[int]:
     return await asyncio.to_thread(compare)
 
 
-def _plain(phone: str) -> str:
+def plain_number(phone: str) -> str:
     """The digits of a number, and its leading +."""
     plus = "+" if phone.strip().startswith("+") else ""
     return plus + digits_of(phone.replace("(0)", ""))

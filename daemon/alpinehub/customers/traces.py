@@ -1,13 +1,14 @@
-"""Traces of a customer: personal data in rows that do not belong to a request of theirs.
+"""Traces of a person: personal data in rows that do not belong to a request of theirs.
 
-    inbox .......... submissions not mapped, or rejected, or of another customer's request
+    inbox .......... submissions in review, or rejected, or of another customer's request; of a
+                     person who is no customer, too
     versions ....... older versions of a request that belongs to another customer now, because the
                      guest corrected the e-mail address
     mails .......... as long as the runtime keeps them
 
 Each table is read completely, a page at a time. No lock is held, and a page is searched in a
 thread, so that the event loop is not blocked. The addresses and numbers of an inbox row or a
-version are looked up among those of all customers searched for (GroupMatcher): a thousand cost the
+version are looked up among those of all persons searched for (GroupMatcher): a thousand cost the
 same as one. A mail is searched for each person; many are first looked up by the first characters of
 what is known of them.
 """
@@ -15,25 +16,27 @@ what is known of them.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from unicodedata import decimal
-from urllib.parse import unquote, unquote_plus
+from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from alpinehub.customers.phone import digits_of
-from alpinehub.customers.search import Customer
+from alpinehub.customers.matcher import (
+    FoundBy,
+    GroupMatcher,
+    PersonMatcher,
+    group_matchers,
+    readable,
+)
+from alpinehub.customers.phone import written_forms
+from alpinehub.customers.search import MAX_FOUND, PersonQuery, plain_number
+from alpinehub.hotels import Unusable, require_hotel
 from cordata import Row, Store, Tx
 
-_NUMBER = re.compile(r"\+?[0-9][0-9 ()./\-\u00a0]{4,24}[0-9]")
-#: Shorter ones would match other numbers, too.
-_MIN_DIGITS = 7
 #: Number of first characters by which many persons are looked up in a mail. Those with a shorter
 #: name are searched for in every mail.
 _HEAD = 5
@@ -41,167 +44,173 @@ _HEAD = 5
 #: cut 50 reports of 22 KB into pieces takes 0.11 s; to search them takes 1 ms for one person,
 #: 0.12 s for 150, and 0.42 s for 500.
 _MANY = 150
-#: An e-mail address, from each place where one may begin; it ends where `_whole` lets one end.
-_ADDRESS = re.compile(r"(?<![\w.+%-])(?=([\w.+%-]++@[\w-]++(?:\.\w[\w-]*+)*+))")
-
-#: An escape of JSON. Decoded JSON still has those of quotation marks, backslashes and control
-#: characters, which neither an address nor a number has.
-_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{4}|.)", re.IGNORECASE)
-
-
-class PersonMatcher(Struct, frozen=True):
-    """Finds one customer in a text."""
-
-    hotel_id: int
-    #: Lower case; "" is none.
-    email: str
-    #: The digits of the telephone number, as written and in E.164.
-    numbers: frozenset[str]
-    #: First and last name, lower case; "" unless both are known.
-    name: str
-
-    def is_named_in(self, text: str) -> bool:
-        """Whether a text (lower case) has the address, not only as a part of a longer one."""
-        return bool(self.email) and self.email in text and bool(_whole(self.email).search(text))
-
-    @property
-    def known(self) -> tuple[str, ...]:
-        """What `hide` looks for, in lower case."""
-        return tuple(filter(None, (self.email, self.name, *self.numbers)))
-
-    def may_be_in(self, text: str) -> bool:
-        """Whether `hide` may change a text (lower case); much faster than `hide`."""
-        return any(known in text for known in self.known)
-
-    def hide(self, text: str) -> str:
-        """The text with the address, name and numbers replaced by an ellipsis."""
-        if self.email:
-            text = _whole(self.email).sub("…", text)
-        for known in (self.name, *self.numbers):
-            if known:
-                text = re.sub(rf"\+?{re.escape(known)}", "…", text, flags=re.IGNORECASE)
-        return text
-
-
-class GroupMatcher(Struct, frozen=True):
-    """Finds any of several customers in a text, in the time that it takes to find one."""
-
-    emails: frozenset[str]
-    #: Customers whose address `_ADDRESS` does not match: tried one by one.
-    odd: tuple[PersonMatcher, ...]
-    numbers: frozenset[str]
-
-    def is_named_in(self, text: str) -> bool:
-        """Whether `PersonMatcher.is_named_in` is true for one of them."""
-        if self.emails and "@" in text:
-            if any(found[1] in self.emails for found in _ADDRESS.finditer(text)):
-                return True
-        return any(matcher.is_named_in(text) for matcher in self.odd)
-
-    def is_numbered_in(self, text: str) -> bool:
-        """Whether a text has a number of one of them, and no address."""
-        return bool(self.numbers) and "@" not in text and not self.numbers.isdisjoint(_read(text))
-
-
-def group_matchers(matchers: Sequence[PersonMatcher]) -> Mapping[int, GroupMatcher]:
-    """Hotel id -> matcher of its customers."""
-    by_hotel: defaultdict[int, list[PersonMatcher]] = defaultdict(list)
-    for matcher in matchers:
-        by_hotel[matcher.hotel_id].append(matcher)
-    return {hotel_id: group_matcher(ones) for hotel_id, ones in by_hotel.items()}
-
-
-def group_matcher(matchers: Sequence[PersonMatcher]) -> GroupMatcher:
-    """The matcher of all these customers."""
-    odd = tuple(matcher for matcher in matchers if matcher.email and not _is_plain(matcher.email))
-    return GroupMatcher(
-        emails=frozenset(matcher.email for matcher in matchers if matcher.email)
-        - {matcher.email for matcher in odd},
-        odd=odd,
-        numbers=frozenset(number for matcher in matchers for number in matcher.numbers),
-    )
-
-
-def _is_plain(email: str) -> bool:
-    found = _ADDRESS.match(email)
-    return found is not None and found[1] == email
-
-
-@lru_cache(maxsize=256)
-def _whole(email: str) -> re.Pattern[str]:
-    """A pattern for the address that does not match a part of a longer address."""
-    around = r"(?<![\w.+%-])", r"(?![\w-]|\.\w)"
-    return re.compile(re.escape(email).join(around), re.IGNORECASE)
-
-
-def matcher_of(customer: Customer) -> PersonMatcher:
-    """The matcher of a row of `customer`."""
-    written = (customer["phone"] or "", customer["phone_e164"] or "")
-    numbers = frozenset(d for text in written if len(d := digits_of(text)) >= _MIN_DIGITS)
-    first, last = customer["first_name"], customer["last_name"]
-    name = f"{first} {last}".lower() if first and last else ""
-    return PersonMatcher(customer["hotel_id"], customer["email"] or "", numbers, name)
-
-
-def _read(text: str) -> set[str]:
-    """The telephone numbers in a text, as digits; "1/2" may be one number or two."""
-    if not text.isascii():
-        text = "".join(str(decimal(c)) if c.isdecimal() else c for c in text)
-    written = [match[0] for match in _NUMBER.finditer(text)]
-    found = {digits_of(part) for one in written for part in (one, *one.split("/"))}
-    return found | {digits.removeprefix("00") for digits in found}
-
-
 #: Rows of a page: versions are short, submissions may be 256 KiB each.
 VERSIONS, INBOX, MAILS = 1000, 100, 50
+
+#: Called after each page with what is read, and the share of the table that is read, 0 to 1.
+Progress = Callable[[str, float], None]
+_Finder = Callable[[Row, str], FoundBy | None]
+
+
+class FoundSubmission(Struct, frozen=True, kw_only=True):
+    """A submission that names a person; no personal data."""
+
+    id: int
+    hotel: str
+    source: str
+    received_at: int
+    state: str
+    found_by: FoundBy
+    reservation_id: str | None
 
 
 @dataclass(slots=True)
 class Traces:
     """The rows that were found."""
 
-    #: Ids of submissions.
-    inbox: list[int] = field(default_factory=list)
+    submissions: list[FoundSubmission] = field(default_factory=list)
     #: Ids of versions.
     versions: list[int] = field(default_factory=list)
     #: Id, subject, text and HTML without the personal data.
     mails: list[tuple[int, str, str, str | None]] = field(default_factory=list)
 
 
+def no_progress(what: str, share: float) -> None:
+    """Report nothing."""
+
+
+async def query_matchers(store: Store, query: PersonQuery) -> list[PersonMatcher]:
+    """Matchers of the address or number of a query, one for each hotel: they find the person
+    whether they are a customer or not. Raises: Unusable.
+    """
+    email, phone = query.email, query.phone
+    if email is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", email.strip()):
+        raise Unusable("the e-mail address must be a whole one, like eva@example.com")
+    if email is None and phone is None:
+        return []
+
+    async def unit(tx: Tx) -> list[Row]:
+        hotel_id = None if query.hotel is None else await require_hotel(tx, query.hotel)
+        return await tx.fetch_all("customer_hotels", hotel_id=hotel_id)
+
+    hotels = await store.read(unit)
+
+    def make() -> list[PersonMatcher]:
+        forms = {
+            region: written_forms(plain_number(phone), region) if phone else frozenset[str]()
+            for region in {row["region"] for row in hotels}
+        }
+        address = (email or "").strip().lower()
+        return [
+            PersonMatcher(row["id"], address, forms[row["region"]], is_asked=True) for row in hotels
+        ]
+
+    return await asyncio.to_thread(make)
+
+
 async def find_traces(
-    store: Store, matchers: Sequence[PersonMatcher], *, spare_open: bool = False
+    store: Store,
+    matchers: Sequence[PersonMatcher],
+    *,
+    customers: Collection[int] = (),
+    spare_open: bool = False,
+    progress: Progress = no_progress,
 ) -> Traces:
-    """Find traces of all customers. `spare_open`: skip submissions in review."""
+    """Find traces of all these persons. `customers`: their ids, whose own requests are skipped.
+    `spare_open`: skip submissions in review.
+    """
     found, groups = Traces(), group_matchers(matchers)
-    async for rows in _pages(store, "customer_inbox_range", "customer_scan_inbox", INBOX):
-        looked = [row for row in rows if not (spare_open and row["state"] == "review")]
-        found.inbox += await asyncio.to_thread(_find_in_inbox, looked, groups)
-    async for rows in _pages(store, "customer_version_range", "customer_scan_versions", VERSIONS):
-        found.versions += await asyncio.to_thread(_find_in_versions, rows, groups)
-    async for rows in _pages(store, "customer_mail_range", "customer_scan_mails", MAILS):
-        found.mails += await asyncio.to_thread(_find_in_mails, rows, matchers)
+    # A mail belongs to no hotel.
+    persons = list(dict.fromkeys(replace(matcher, hotel_id=0) for matcher in matchers))
+    found.submissions = await find_submissions(
+        store, matchers, customers=customers, spare_open=spare_open, progress=progress
+    )
+    window, scan = "customer_version_range", "customer_scan_versions"
+    async for share, rows in _pages(store, window, scan, VERSIONS):
+        others = [row for row in rows if row["customer_id"] not in customers]
+        found.versions += await asyncio.to_thread(_find_in_versions, others, groups)
+        progress("versions", share)
+    async for share, rows in _pages(store, "customer_mail_range", "customer_scan_mails", MAILS):
+        found.mails += await asyncio.to_thread(_find_in_mails, rows, persons)
+        progress("mails", share)
     return found
 
 
-def _find_in_inbox(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -> list[int]:
-    """Submissions of another customer's request match by address only: two may share a number."""
+async def find_submissions(
+    store: Store,
+    matchers: Sequence[PersonMatcher],
+    *,
+    customers: Collection[int] = (),
+    spare_open: bool = False,
+    progress: Progress = no_progress,
+) -> list[FoundSubmission]:
+    """The part of `find_traces` for the inbox."""
+    finder = partial(_found_by, groups=group_matchers(matchers))
+    found: list[FoundSubmission] = []
+    window, scan = "customer_inbox_range", "customer_scan_inbox"
+    async for share, rows in _pages(store, window, scan, INBOX):
+        looked = [
+            row
+            for row in rows
+            if row["customer_id"] not in customers and not (spare_open and row["state"] == "review")
+        ]
+        found += await asyncio.to_thread(_find_in_inbox, looked, finder)
+        progress("submissions", share)
+    return found
+
+
+async def find_by_name(
+    store: Store, name: str, *, hotel: str | None = None, progress: Progress = no_progress
+) -> list[FoundSubmission]:
+    """Submissions of no guest request that have a name, as whole words; the newest MAX_FOUND, and
+    one more, which shows that there are more.
+    """
+    if not name.strip():
+        return []
+    words = r"\W+".join(map(re.escape, name.lower().split()))
+    whole = re.compile(rf"(?<!\w){words}(?!\w)")
+    found = deque[FoundSubmission](maxlen=MAX_FOUND + 1)
+
+    def finder(row: Row, text: str) -> FoundBy | None:
+        return "name" if whole.search(text) else None
+
+    window, scan = "customer_inbox_range", "customer_scan_inbox"
+    async for share, rows in _pages(store, window, scan, INBOX):
+        looked = [
+            row
+            for row in rows
+            if row["reservation_id"] is None and (hotel is None or row["hotel"] == hotel)
+        ]
+        found += await asyncio.to_thread(_find_in_inbox, looked, finder)
+        progress("submissions", share)
+    return list(found)
+
+
+def _find_in_inbox(rows: Sequence[Row], finder: _Finder) -> list[FoundSubmission]:
     found = []
     for row in rows:
-        if (group := groups.get(row["hotel_id"])) is None:
-            continue
-        text = _readable(bytes(row["body"]).decode("utf-8-sig", "replace"))
-        if group.is_named_in(text) or (
-            row["reservation_id"] is None and group.is_numbered_in(text)
-        ):
-            found.append(row["id"])
+        by = finder(row, readable(bytes(row["body"]).decode("utf-8-sig", "replace")))
+        if by is not None:
+            names = ("id", "hotel", "source", "received_at", "state", "reservation_id")
+            found.append(FoundSubmission(found_by=by, **{name: row[name] for name in names}))
     return found
+
+
+def _found_by(row: Row, text: str, groups: Mapping[int, GroupMatcher]) -> FoundBy | None:
+    """Submissions of another customer's request match by address only: two may share a number."""
+    if (group := groups.get(row["hotel_id"])) is None:
+        return None
+    if group.is_named_in(text):
+        return "address"
+    is_free = row["reservation_id"] is None
+    return "number" if is_free and group.is_numbered_in(text) else None
 
 
 def _find_in_versions(rows: Sequence[Row], groups: Mapping[int, GroupMatcher]) -> list[int]:
     return [
         row["id"]
         for row in rows
-        if (group := groups.get(row["hotel_id"])) and group.is_named_in(_readable(row["data"]))
+        if (group := groups.get(row["hotel_id"])) and group.is_named_in(readable(row["data"]))
     ]
 
 
@@ -245,30 +254,21 @@ def _hidden(
     return text
 
 
-async def _pages(store: Store, window: str, scan: str, limit: int) -> AsyncIterator[list[Row]]:
-    """The pages of a table: `window` is the query for the last id of one, `scan` for its rows."""
+async def _pages(
+    store: Store, window: str, scan: str, limit: int
+) -> AsyncIterator[tuple[float, list[Row]]]:
+    """The pages of a table, each with the share that is read: `window` is the query for the last id
+    of one, `scan` for its rows.
+    """
     after: int | None = 0
 
-    async def look(tx: Tx) -> tuple[int | None, list[Row]]:
+    async def look(tx: Tx) -> tuple[int | None, float, list[Row]]:
         [end] = await tx.fetch_all(window, after=after, limit=limit)
         if end["last"] is None:
-            return None, []
-        return end["last"], await tx.fetch_all(scan, after=after, last=end["last"])
+            return None, 1.0, []
+        rows = await tx.fetch_all(scan, after=after, last=end["last"])
+        return end["last"], end["last"] / end["newest"], rows
 
     while after is not None:
-        after, rows = await store.read(look)
-        yield rows
-
-
-def _readable(text: str) -> str:
-    """A text in lower case, with the escapes of JSON decoded; and once more with those of a form or
-    of a URL. A + is a space in a form, but in JSON it may belong to an address.
-    """
-    is_json = text.lstrip().startswith(("{", "["))
-    if is_json and "\\" in text:
-        with suppress(ValueError, RecursionError):  # parse_int: int reads 4300 digits at most
-            text = json.dumps(json.loads(text, parse_int=str), ensure_ascii=False)
-        text = _ESCAPE.sub("\n", text)
-    if "%" in text or ("+" in text and not is_json):
-        text = f"{text}\n{unquote(text) if is_json else unquote_plus(text)}"
-    return text.lower()
+        after, share, rows = await store.read(look)
+        yield share, rows

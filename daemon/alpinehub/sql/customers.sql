@@ -169,35 +169,44 @@ WHERE reservation_id IN :ids[text]
 ORDER BY id
 
 -- name: customer_inbox_at
-SELECT id, received_at, state, request_id, headers, body FROM inbox
-WHERE id IN :ids[bigint]
-ORDER BY id
+SELECT i.id, h.code AS hotel, s.name AS source, i.received_at, i.state, i.reservation_id,
+    i.request_id, i.headers, i.body
+FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
+WHERE i.id IN :ids[bigint]
+ORDER BY i.id
+
+-- name: customer_hotels
+SELECT id, region FROM hotel WHERE id = coalesce(:hotel_id, id) ORDER BY id
 
 -- name: customer_inbox_range
-SELECT max(id) AS last, min(received_at) AS oldest
+-- newest: shows how much of the table is read.
+SELECT max(id) AS last, min(received_at) AS oldest, (SELECT max(id) FROM inbox) AS newest
 FROM (SELECT id, received_at FROM inbox WHERE id > :after ORDER BY id LIMIT :limit)
     AS next
 
 -- name: customer_scan_inbox
-SELECT i.id, s.hotel_id, i.reservation_id, i.state, i.body
-FROM inbox i JOIN source s ON s.id = i.source_id
+SELECT i.id, s.hotel_id, h.code AS hotel, s.name AS source, i.received_at, i.state,
+    i.reservation_id, r.customer_id, i.body
+FROM inbox i JOIN source s ON s.id = i.source_id JOIN hotel h ON h.id = s.hotel_id
+LEFT JOIN reservation r ON r.id = i.reservation_id
 WHERE i.id > :after AND i.id <= :last AND length(i.body) > 0
 ORDER BY i.id
 
 -- name: customer_version_range
-SELECT max(id) AS last
+SELECT max(id) AS last, (SELECT max(id) FROM reservation_version) AS newest
 FROM (SELECT id FROM reservation_version WHERE id > :after ORDER BY id LIMIT :limit)
     AS next
 
 -- name: customer_scan_versions
 -- Versions that are not the newest; the newest belongs to the customer of its reservation.
-SELECT v.id, v.data, r.hotel_id
+SELECT v.id, v.data, r.hotel_id, r.customer_id
 FROM reservation_version v JOIN reservation r ON r.id = v.reservation_id AND r.version > v.version
 WHERE v.id > :after AND v.id <= :last
 ORDER BY v.id
 
 -- name: customer_mail_range
-SELECT max(id) AS last FROM (SELECT id FROM mail WHERE id > :after ORDER BY id LIMIT :limit) AS next
+SELECT max(id) AS last, (SELECT max(id) FROM mail) AS newest
+FROM (SELECT id FROM mail WHERE id > :after ORDER BY id LIMIT :limit) AS next
 
 -- name: customer_scan_mails
 -- The runtime keeps them for [mail] retention_s.
@@ -248,8 +257,9 @@ WHERE customer_id IN :ids[bigint]
 ORDER BY id LIMIT :limit
 
 -- name: customer_clear_inbox
--- Submissions in review are rejected. :empty is a body of no bytes.
+-- Submissions in review are rejected. :empty is a body of no bytes. :is_open = 1: only those that are of
+-- no guest request; one that was mapped meanwhile belongs to a customer now.
 UPDATE inbox SET body = :empty, headers = '{}', external_id = NULL, error = NULL,
     state = CASE WHEN state = 'review' THEN 'rejected' ELSE state END,
     outcome = CASE WHEN state = 'review' THEN 'erased' ELSE outcome END
-WHERE id IN :ids[bigint]
+WHERE id IN :ids[bigint] AND (:is_open = 0 OR reservation_id IS NULL)

@@ -19,6 +19,7 @@ from alpinehub.customers import duplicates, hashing
 from alpinehub.customers.export import export
 from alpinehub.customers.hashing import hashes
 from alpinehub.customers.search import find
+from alpinehub.customers.traces import Traces
 from alpinehub.hotels import NewHotel, add_hotel
 from alpinehub.inbox.actions import accept
 from alpinehub.sources import add_source
@@ -34,7 +35,8 @@ async def customers(hub: Hub) -> list[dict[str, Any]]:
 
 async def hashed(hub: Hub) -> dict[str, dict[str, str]]:
     """The hashes that an export tells of the only customer, by platform."""
-    [document] = await export(hub.ctx.store, await find(hub.ctx.store, hotel="DEMO", name="e"))
+    found = await find(hub.ctx.store, hotel="DEMO", name="e")
+    [document] = (await export(hub.ctx.store, found, Traces()))["customers"]
     return {one.pop("platform"): one for one in document["hashes"]}
 
 

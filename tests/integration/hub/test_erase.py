@@ -29,8 +29,9 @@ from alpinehub.alpinebits.rules.acknowledgement import Acknowledgement
 from alpinehub.customers import erasure
 from alpinehub.customers.erasure import Erased, Reason, anonymous, erase
 from alpinehub.customers.export import export
-from alpinehub.customers.search import find
-from alpinehub.customers.traces import MAILS, PersonMatcher, find_traces, group_matcher
+from alpinehub.customers.matcher import PersonMatcher, group_matcher
+from alpinehub.customers.search import PersonQuery, find
+from alpinehub.customers.traces import MAILS, find_traces
 from alpinehub.history import HistoryEntry, add
 from alpinehub.hotels import Unusable
 from alpinehub.reservations import ReservationData, decode
@@ -158,7 +159,7 @@ async def test_nothing_of_a_person_is_left_in_the_store(tmp_path: Path) -> None:
         before = dump(tmp_path)
         assert found_in(before) >= {EMAIL, "planted", "knoedel", "998877"}
         erased = await erase_him(hub)
-        assert erased == Erased(customers=1, requests=3, inbox=5, versions=1, mails=1)
+        assert erased == Erased(customers=1, requests=3, submissions=5, versions=1, mails=1)
         await hub.ctx.store.checkpoint()
         assert found_in(dump(tmp_path)) == set()
         columns = "headers, error, state, outcome"
@@ -265,7 +266,7 @@ async def test_all_that_was_erased_is_told_when_a_request_comes_meanwhile(
         erase_rows = erasure.erase_rows
         monkeypatch.setattr(erasure, "erase_rows", one_more)
         erased = await erase_him(hub)
-        assert erased == Erased(customers=1, requests=4, inbox=5, versions=1, mails=1)
+        assert erased == Erased(customers=1, requests=4, submissions=5, versions=1, mails=1)
 
 
 async def test_requests_that_come_meanwhile_are_not_left_without_a_customer(
@@ -383,8 +384,10 @@ async def test_loop_serves_others_while_many_are_looked_for_in_many_mails(tmp_pa
 async def test_export_tells_all_that_is_stored_of_a_person(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await plant(hub)
-        [document] = await export(hub.ctx.store, await find(hub.ctx.store, phone="0471 998877"))
-        text = json.dumps(document, ensure_ascii=False).lower()
+        found = await erasure.find_all(hub.ctx.store, PersonQuery(phone="0471 998877"))
+        whole = await export(hub.ctx.store, *found)
+        text = json.dumps(whole, ensure_ascii=False).lower()
+        [document] = whole["customers"]
         assert found_in(text.encode()) >= {EMAIL, "planted", "knoedel", "hash", "1971-03-09"}
         assert len(document["requests"]) == 3
         assert {one["platform"] for one in document["hashes"]} == {"google", "meta"}
@@ -392,7 +395,7 @@ async def test_export_tells_all_that_is_stored_of_a_person(tmp_path: Path) -> No
         assert first["versions"][0]["data"]["last_name"] == "Knoedel"
         assert first["deliveries"][0]["account"] == "demo" and first["inbox"][0]["body"]["email"]
         assert [one["event"] for one in first["history"]] == ["received", "rejected"]
-        elsewhere = document["elsewhere"]
+        elsewhere = whole["elsewhere"]
         assert len(elsewhere["inbox"]) == 5 and len(elsewhere["versions"]) == 1
         # Every word of him that is in the store is in the document.
         said = json.dumps([PERSON[n] for n in ("message", "extra", "city", "address", "gclid")])
@@ -406,7 +409,7 @@ async def test_others_are_not_taken_for_a_person_who_shares_a_number(tmp_path: P
         await write(hub, email="wife@example.com", phone=PHONE, body=body)
         await settle(hub)
         erased = await erase_him(hub)
-        assert (erased.requests, erased.inbox) == (1, 0)
+        assert (erased.requests, erased.submissions) == (1, 0)
         [wife] = await find(hub.ctx.store, phone=PHONE)
         assert wife["email"] == "wife@example.com"
 
@@ -432,7 +435,7 @@ async def test_address_is_found_however_a_submission_is_written(
         await write(hub, email="eva+list@example.com")
         await leave(hub, "review", body)
         found = await find(hub.ctx.store, email="eva+list@example.com")
-        assert (await erase(hub.ctx.store, found, WHY)).inbox == 1
+        assert (await erase(hub.ctx.store, found, WHY)).submissions == 1
         assert bytes(await hub.one("SELECT body FROM inbox WHERE request_id = 'r'")) == b""
 
 
@@ -451,7 +454,7 @@ async def test_letter_after_a_backslash_that_was_written_belongs_to_the_address(
             await write(hub, email=email)
         await leave(hub, "review", body)
         erased = [
-            (await erase(hub.ctx.store, await find(hub.ctx.store, email=email), WHY)).inbox
+            (await erase(hub.ctx.store, await find(hub.ctx.store, email=email), WHY)).submissions
             for email in ("ora@example.com", "nora@example.com")
         ]
         assert erased == [0, 1]
@@ -463,7 +466,7 @@ async def test_number_is_found_when_another_is_in_the_next_line(tmp_path: Path, 
         await write(hub, email="", phone=phone)
         await leave(hub, "review", b'{"phone": "0660 1234567\\n0660 7654321"}')
         found = await find(hub.ctx.store, phone=phone)
-        assert (await erase(hub.ctx.store, found, WHY)).inbox == 1
+        assert (await erase(hub.ctx.store, found, WHY)).submissions == 1
 
 
 async def test_plus_in_json_belongs_to_the_address(tmp_path: Path) -> None:
@@ -473,7 +476,7 @@ async def test_plus_in_json_belongs_to_the_address(tmp_path: Path) -> None:
             await write(hub, number="n-1", email="otto+eva@example.com", message=message)
         await leave(hub, "review", b'{"email": "otto+eva@example.com", "message": "100 % sure"}')
         erased = await erase(hub.ctx.store, await find(hub.ctx.store, email="eva@example.com"), WHY)
-        assert (erased.inbox, erased.versions) == (0, 0)
+        assert (erased.submissions, erased.versions) == (0, 0)
 
 
 async def test_address_is_found_in_the_second_line_of_an_old_version(tmp_path: Path) -> None:
@@ -495,7 +498,7 @@ async def test_others_are_not_taken_for_a_person_whose_address_is_within_theirs(
             await write(hub, email=other, body=json.dumps({"email": other}).encode())
         await write(hub, email=EMAIL, body=json.dumps({"email": EMAIL}).encode())
         erased = await erase_him(hub)
-        assert (erased.requests, erased.inbox, erased.versions) == (1, 0, 0)
+        assert (erased.requests, erased.submissions, erased.versions) == (1, 0, 0)
         assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 4
 
 
@@ -511,7 +514,7 @@ async def test_one_known_by_number_alone_takes_no_request_of_those_who_share_it(
         await settle(hub)
         [nameless] = [one for one in await find(hub.ctx.store, phone=PHONE) if not one["email"]]
         erased = await erase(hub.ctx.store, [nameless], WHY)
-        assert (erased.requests, erased.inbox) == (1, 0)
+        assert (erased.requests, erased.submissions) == (1, 0)
         assert await hub.one("SELECT count(*) FROM inbox WHERE length(body) > 0") == 2
 
 

@@ -63,8 +63,8 @@ async def test_find_by_name_says_that_there_is_more_when_more_than_50_have_it(
             names = {"last_name": "Muster", "email": f"eva{number}@example.com"}
             await hub.post({**BOOKING, "external_id": f"n-{number}", **names})
         page, said = await found("muster")
-        assert [row["email"] for row in page["items"]][:1] == ["eva1@example.com"]
-        assert len(page["items"]) == 50 and "next" not in page
+        assert [row["email"] for row in page["customers"]][:1] == ["eva1@example.com"]
+        assert len(page["customers"]) == 50 and "next" not in page
         assert said == "there is more: give more of the name, or --hotel\n"
         # The customers of other hotels take no place in the list of one.
         await hub.execute(
@@ -72,6 +72,6 @@ async def test_find_by_name_says_that_there_is_more_when_more_than_50_have_it(
             " WHERE email = 'eva0@example.com'"
         )
         page, said = await found("muster", "--hotel", "ROSE")
-        assert ([row["email"] for row in page["items"]], said) == (["eva0@example.com"], "")
+        assert ([row["email"] for row in page["customers"]], said) == (["eva0@example.com"], "")
         page, said = await found("muster", "--hotel", "DEMO")
-        assert (len(page["items"]), said) == (50, "")
+        assert (len(page["customers"]), said) == (50, "")

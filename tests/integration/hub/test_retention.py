@@ -201,7 +201,9 @@ async def test_inbox_is_read_once_for_many_customers(
         read: list[str] = []
         pages = traces._pages
 
-        def counted(store: Store, window: str, *more: Any) -> AsyncIterator[list[Row]]:
+        def counted(
+            store: Store, window: str, *more: Any
+        ) -> AsyncIterator[tuple[float, list[Row]]]:
             read.append(window)
             return pages(store, window, *more)
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpinehub.customers.traces import PersonMatcher, group_matchers
+from alpinehub.customers.matcher import PersonMatcher, group_matchers, readable
+from alpinehub.customers.phone import written_forms
 
 PIECES = (
     *("anna@example.com", "bea@example.com", "o'hara@example.com", "x@[1.2.3.4]", "nobody"),
@@ -57,6 +58,60 @@ def test_number_counts_in_a_text_without_any_address() -> None:
     assert group.is_numbered_in("call +39 0471 / 99 88 77")
     assert not group.is_numbered_in("+39 0471 99 88 77 of x@example.com")
     assert not group.is_numbered_in("call 0471 99 88 78")
+
+
+def test_number_that_was_asked_for_counts_beside_an_address_too() -> None:
+    asked = PersonMatcher(1, "", frozenset({"390471998877"}), is_asked=True)
+    [group] = group_matchers([asked, matcher_of("", "3331234567")]).values()
+    assert group.is_numbered_in("+39 0471 99 88 77 of x@example.com")
+    assert not group.is_numbered_in("333 1234567 of x@example.com")
+    assert group.is_numbered_in("333 1234567 @home")
+
+
+MOBILE = written_forms("+39 333 1212123", "IT")
+VIENNA = written_forms("0660 1234567", "AT")
+LOCAL = written_forms("1234567", "DE")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text", "is_numbered"),
+    [
+        *[(MOBILE, text, True) for text in (
+            "3331212123", "333 121 2123", "333+121+2123", "333-121-2123", "333.121.2123",
+            "333/121/2123", "333_121_2123", "333 - 121 - 2123", "333·121·2123", "333–121–2123",
+            "333\u00a01212123", "333\u2009121\u20092123", "333,121,2123", "(333) 1212123",
+            "+393331212123", "+39 (333) 121-2123", "0039 333 1212123", "39 333 1212123",
+            "+39+333+121+2123", "phone=%2B39+333+1212123&x=2", "tel=333%20121%202123",
+            '{"phone": 3331212123}', '{"phone": "333+121+2123"}', '{"phone": "333\\u00a01212123"}',
+            '{"broken": "333\\u00a01212123', "333 1212123 (2 adults)", "2 333 1212123",
+            "2027-02-01 333 1212123", "5, 7, 333 1212123", "333 1212123, 333 9999999",
+            "+49 30 1234567 333 1212123", "call2+333+1212123", "\u0663\u0663\u0663 1212123",
+        )],
+        *[(MOBILE, text, False) for text in (
+            "333 1212124", "1212123", "333 121212", "3331212123 4".replace(" ", ""),
+            "4 3331212123".replace(" ", ""), "+49 333 1212123", "0049 333 1212123",
+            "333\n1212123", "333 x 1212123", '["333", "1212123"]',
+        )],
+        *[(VIENNA, text, True) for text in (
+            "0660 1234567", "+43 660 1234567", "+43 (0)660 1234567", "0043 660 1234567",
+            "660 1234567",
+        )],
+        *[(VIENNA, text, False) for text in (
+            "+39 660 1234567", "tel=%2B39+660+1234567", "0664 1234567", "1234567",
+        )],
+        *[(LOCAL, text, True) for text in ("1234567", "123 45 67", "call 1234567, please")],
+        *[(LOCAL, text, False) for text in ("0664 1234567", "1234567 2", "12345678", "2 1234567")],
+    ],
+)  # fmt: skip
+def test_number_is_found_in_any_writing_and_never_as_a_part_of_another(
+    numbers: frozenset[str], text: str, is_numbered: bool
+) -> None:
+    [group] = group_matchers([PersonMatcher(1, "", numbers)]).values()
+    assert group.is_numbered_in(readable(text)) is is_numbered
+
+
+def test_number_that_is_too_short_for_a_search_is_in_no_writing() -> None:
+    assert written_forms("112", "IT") == frozenset()
 
 
 def test_persons_are_looked_for_in_their_own_hotel() -> None:
