@@ -184,11 +184,9 @@ async def reject(store: Store, inbox_id: int, reason: str, *, erase: bool = Fals
         row = await require_row(tx, inbox_id)
         if row["state"] == "mapped" or (row["state"] == "rejected" and not erase):
             raise Unusable(f"submission {inbox_id} is {row['state']} already")
-        if row["state"] == "review":
-            done = await tx.execute("inbox_reject", id=inbox_id, reason=reason[:200], now=tx.now_us)
-            if not done:
-                raise Unusable(f"submission {inbox_id} was settled at the same time")
-        if erase and not await tx.execute("inbox_erase", id=inbox_id, empty=b""):
+        why = {"id": inbox_id, "reason": reason[:200]}
+        done = row["state"] == "rejected" or await tx.execute("inbox_reject", **why, now=tx.now_us)
+        if not done or (erase and not await tx.execute("inbox_erase", **why, empty=b"")):
             raise Unusable(f"submission {inbox_id} was settled at the same time")
 
     await store.run(unit)

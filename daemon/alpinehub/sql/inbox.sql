@@ -89,7 +89,8 @@ WHERE id = :id AND state = 'review'
 
 -- name: inbox_erase
 -- :empty is a body of no bytes.
-UPDATE inbox SET body = :empty, headers = '{}', external_id = NULL, outcome = coalesce(outcome, 'erased')
+UPDATE inbox SET body = :empty, headers = '{}', external_id = NULL, error = :reason,
+    outcome = coalesce(outcome, 'erased')
 WHERE id = :id AND state = 'rejected'
 
 -- name: inbox_lock

@@ -128,8 +128,11 @@ async def test_text_of_a_rejected_submission_is_erased_on_request(
             await run("inbox", "reject", "1", "--reason", "spam")
         done = await run("inbox", "reject", "1", "--reason", "letter", "--erase")
         assert done.out == "submission 1 rejected, its text is deleted\n"
-        [row] = await hub.rows("SELECT state, outcome, headers, body, external_id FROM inbox")
+        [row] = await hub.rows(
+            "SELECT state, outcome, error, headers, body, external_id FROM inbox"
+        )
         assert (row["state"], row["outcome"], row["headers"]) == ("rejected", "erased", "{}")
+        assert row["error"] == "letter"  # not the reason of before, which may name the person
         assert bytes(row["body"]) == b"" and row["external_id"] is None
         shown = await run("inbox", "show", "1")
         assert "text" in shown.out and "deleted" in shown.out and "would now be" not in shown.out
