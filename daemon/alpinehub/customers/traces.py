@@ -20,7 +20,6 @@ import re
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,7 +48,6 @@ VERSIONS, INBOX, MAILS = 1000, 100, 50
 
 #: Called after each page with what is read, and the share of the table that is read, 0 to 1.
 Progress = Callable[[str, float], None]
-_Finder = Callable[[Row, str], FoundBy | None]
 
 
 class FoundSubmission(Struct, frozen=True, kw_only=True):
@@ -145,18 +143,14 @@ async def find_submissions(
     progress: Progress = no_progress,
 ) -> list[FoundSubmission]:
     """The part of `find_traces` for the inbox."""
-    finder = partial(_found_by, groups=group_matchers(matchers))
-    found: list[FoundSubmission] = []
-    window, scan = "customer_inbox_range", "customer_scan_inbox"
-    async for share, rows in _pages(store, window, scan, INBOX):
-        looked = [
-            row
-            for row in rows
-            if row["customer_id"] not in customers and not (spare_open and row["state"] == "review")
-        ]
-        found += await asyncio.to_thread(_find_in_inbox, looked, finder)
-        progress("submissions", share)
-    return found
+    groups = group_matchers(matchers)
+
+    def finder(row: Row) -> FoundBy | None:
+        if row["customer_id"] in customers or (spare_open and row["state"] == "review"):
+            return None
+        return _found_by(row, groups)
+
+    return [one async for one in _search_inbox(store, finder, progress)]
 
 
 async def find_by_name(
@@ -169,37 +163,46 @@ async def find_by_name(
         return []
     words = r"\W+".join(map(re.escape, name.lower().split()))
     whole = re.compile(rf"(?<!\w){words}(?!\w)")
+
+    def finder(row: Row) -> FoundBy | None:
+        if row["reservation_id"] is not None or hotel not in (None, row["hotel"]):
+            return None
+        return "name" if whole.search(_text_of(row)) else None
+
     found = deque[FoundSubmission](maxlen=MAX_FOUND + 1)
-
-    def finder(row: Row, text: str) -> FoundBy | None:
-        return "name" if whole.search(text) else None
-
-    window, scan = "customer_inbox_range", "customer_scan_inbox"
-    async for share, rows in _pages(store, window, scan, INBOX):
-        looked = [
-            row
-            for row in rows
-            if row["reservation_id"] is None and (hotel is None or row["hotel"] == hotel)
-        ]
-        found += await asyncio.to_thread(_find_in_inbox, looked, finder)
-        progress("submissions", share)
+    async for one in _search_inbox(store, finder, progress):
+        found.append(one)
     return list(found)
 
 
-def _find_in_inbox(rows: Sequence[Row], finder: _Finder) -> list[FoundSubmission]:
-    found = []
-    for row in rows:
-        by = finder(row, readable(bytes(row["body"]).decode("utf-8-sig", "replace")))
-        if by is not None:
-            names = ("id", "hotel", "source", "received_at", "state", "reservation_id")
-            found.append(FoundSubmission(found_by=by, **{name: row[name] for name in names}))
-    return found
+async def _search_inbox(
+    store: Store, finder: Callable[[Row], FoundBy | None], progress: Progress
+) -> AsyncIterator[FoundSubmission]:
+    """The submissions that a function finds; it is called in a thread."""
+
+    def search(rows: Sequence[Row]) -> list[FoundSubmission]:
+        names = ("id", "hotel", "source", "received_at", "state", "reservation_id")
+        return [
+            FoundSubmission(found_by=by, **{name: row[name] for name in names})
+            for row in rows
+            if (by := finder(row)) is not None
+        ]
+
+    async for share, rows in _pages(store, "customer_inbox_range", "customer_scan_inbox", INBOX):
+        for one in await asyncio.to_thread(search, rows):
+            yield one
+        progress("submissions", share)
 
 
-def _found_by(row: Row, text: str, groups: Mapping[int, GroupMatcher]) -> FoundBy | None:
+def _text_of(row: Row) -> str:
+    return readable(bytes(row["body"]).decode("utf-8-sig", "replace"))
+
+
+def _found_by(row: Row, groups: Mapping[int, GroupMatcher]) -> FoundBy | None:
     """Submissions of another customer's request match by address only: two may share a number."""
     if (group := groups.get(row["hotel_id"])) is None:
         return None
+    text = _text_of(row)
     if group.is_named_in(text):
         return "address"
     is_free = row["reservation_id"] is None
