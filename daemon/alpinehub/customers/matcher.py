@@ -39,7 +39,6 @@ _BETWEEN_NUMBERS = re.compile(r"[,;:|/\\&=<>\[\]{}]")
 _GROUP = re.compile(r"(?:(?<![0-9])(\+)|(?=(00)))?([0-9]+)")
 #: An e-mail address, from each place where one may begin; it ends where `_whole` lets one end.
 _ADDRESS = re.compile(r"(?<![\w.+%-])(?=([\w.+%-]++@[\w-]++(?:\.\w[\w-]*+)*+))")
-_SPACE = re.compile(r"\s")
 #: An escape of JSON.
 _ESCAPE = re.compile(r"\\(?:u([0-9a-f]{4})|.)", re.IGNORECASE)
 
@@ -192,7 +191,7 @@ def readable(text: str) -> str:
             with suppress(ValueError, RecursionError):  # parse_int: int reads 4300 digits at most
                 text = json.dumps(json.loads(text, parse_int=str), ensure_ascii=False)
             text = _ESCAPE.sub(_unescaped, text)
-    elif not _SPACE.search(text.strip()):  # a form; its spaces are written as +
+    elif "=" in text and not text.lstrip().startswith("--"):  # a form that is not multipart
         return f"{unquote(text)}\n{unquote_plus(text)}".lower()
     return (f"{text}\n{unquote(text)}" if "%" in text else text).lower()
 

@@ -68,6 +68,22 @@ def test_number_that_was_asked_for_counts_beside_an_address_too() -> None:
     assert group.is_numbered_in("333 1234567 @home")
 
 
+@pytest.mark.parametrize(
+    ("text", "is_named"),
+    [
+        ("message=Write+to+anna@example.com", True),
+        ("otto+anna@example.com is my address", False),
+        ("message=Write+to+anna@example.com&name=A B", True),
+        ("a=1\r\nmessage=to+anna@example.com", True),
+        ("\r\n--x\r\n\r\notto+anna@example.com\r\n--x--", False),
+        ('{"email": "otto+anna@example.com"}', False),
+    ],
+)
+def test_plus_is_a_space_in_a_form_only(text: str, is_named: bool) -> None:
+    [group] = group_matchers([matcher_of("anna@example.com")]).values()
+    assert group.is_named_in(readable(text)) is is_named
+
+
 MOBILE = written_forms("+39 333 1212123", "IT")
 VIENNA = written_forms("0660 1234567", "AT")
 LOCAL = written_forms("1234567", "DE")
