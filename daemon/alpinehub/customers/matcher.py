@@ -80,7 +80,7 @@ class PersonMatcher(Struct, frozen=True):
             elif known == self.name:
                 text = re.sub(re.escape(known), "…", text, flags=re.IGNORECASE)
             else:
-                text = re.sub(rf"\+?(?<![0-9]){known}(?![0-9])", "…", text)
+                text = re.sub(rf"(?<![0-9])(?:\+|00)?{known}(?![0-9])", "…", text)
         return text
 
 

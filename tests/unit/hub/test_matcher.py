@@ -84,6 +84,20 @@ def test_plus_is_a_space_in_a_form_only(text: str, is_named: bool) -> None:
     assert group.is_named_in(readable(text)) is is_named
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("call 393331234567.", "call …."),
+        ("call +393331234567", "call …"),
+        ("call 00393331234567", "call …"),
+        ("call 3933312345678", "call 3933312345678"),
+        ("call 4393331234567", "call 4393331234567"),
+    ],
+)
+def test_number_is_hidden_with_its_prefix(text: str, hidden: str) -> None:
+    assert matcher_of("", "393331234567").hide(text) == hidden
+
+
 MOBILE = written_forms("+39 333 1212123", "IT")
 VIENNA = written_forms("0660 1234567", "AT")
 LOCAL = written_forms("1234567", "DE")
