@@ -2,7 +2,8 @@
 
     address ... as a whole, in upper or lower case: not eva@example.com in reva@example.com
     number .... all of its digits, with or without its country code, whatever separates them; in a
-                text with an address only if the number was asked for, since people share numbers
+                text with an @ only if the number was asked for: people share numbers, and a
+                misspelt address may be another person's
 
 Digits that may belong to another number are not enough: by itself, between letters, commas
 and the like, a number counts from MIN_DIGITS digits on; beside other digits, as in "0471 998877 (2
@@ -55,7 +56,7 @@ class PersonMatcher(Struct, frozen=True):
     numbers: frozenset[str]
     #: First and last name, lower case; "" unless both are known.
     name: str = ""
-    #: Whether the number is what was asked for: it counts beside an address, too.
+    #: Whether the number is what was asked for: it counts beside an @, too.
     is_asked: bool = False
 
     def is_named_in(self, text: str) -> bool:
@@ -91,7 +92,7 @@ class GroupMatcher(Struct, frozen=True):
     #: Persons whose address `_ADDRESS` does not match: tried one by one.
     odd: tuple[PersonMatcher, ...]
     numbers: frozenset[str]
-    #: Numbers that count beside an address, too.
+    #: Numbers that count beside an @, too.
     asked: frozenset[str]
 
     def is_named_in(self, text: str) -> bool:
@@ -103,7 +104,7 @@ class GroupMatcher(Struct, frozen=True):
 
     def is_numbered_in(self, text: str) -> bool:
         """Whether a text has a number of one of them that counts there."""
-        sought = self.asked if "@" in text and _ADDRESS.search(text) else self.numbers
+        sought = self.asked if "@" in text else self.numbers
         return bool(sought) and not sought.isdisjoint(_numbers_in(text))
 
 
