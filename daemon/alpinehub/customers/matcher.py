@@ -31,8 +31,9 @@ from alpinehub.customers.search import Customer
 _MIN_BESIDE = 9
 #: The longest number: E.164 has 15 digits; and those of 00 and (0).
 _MAX_DIGITS = 18
-#: Groups of digits, with separators of any kind between them.
-_RUN = re.compile(r"\+?[0-9]+(?:(?:[^\w\n\r\"]|_){1,4}[0-9]+)*")
+#: Groups of digits, with separators of any kind between them. Possessive (++, *+): the memory of a
+#: match does not grow with the text.
+_RUN = re.compile(r"\+?[0-9]++(?:(?:[^\w\n\r\"]|_){1,4}+[0-9]++)*+")
 #: Separators that stand between two numbers more often than within one.
 _BETWEEN_NUMBERS = re.compile(r"[,;:|/\\&=<>\[\]{}]")
 #: A group of digits, and whether a number with its country code begins here. A + between two digits
@@ -105,7 +106,9 @@ class GroupMatcher(Struct, frozen=True):
     def is_numbered_in(self, text: str) -> bool:
         """Whether a text has a number of one of them that counts there."""
         sought = self.asked if "@" in text else self.numbers
-        return bool(sought) and not sought.isdisjoint(_numbers_in(text))
+        return bool(sought) and any(
+            number in sought or number.removeprefix("00") in sought for number in _numbers_in(text)
+        )
 
 
 def group_matchers(matchers: Sequence[PersonMatcher]) -> Mapping[int, GroupMatcher]:
@@ -149,16 +152,14 @@ def matcher_of(customer: Customer) -> PersonMatcher:
     return PersonMatcher(customer["hotel_id"], customer["email"] or "", frozenset(numbers), name)
 
 
-def _numbers_in(text: str) -> set[str]:
+def _numbers_in(text: str) -> Iterator[str]:
     """What may be a telephone number in a text, as digits."""
     if not text.isascii():
         text = "".join(str(decimal(c)) if c.isdecimal() else c for c in text)
-    found = set[str]()
     for run in _RUN.finditer(text):
         if len(run[0]) >= MIN_DIGITS:
             for piece in {run[0], *_BETWEEN_NUMBERS.split(run[0])}:
-                found.update(_numbers_of(piece))
-    return found | {number.removeprefix("00") for number in found}
+                yield from _numbers_of(piece)
 
 
 def _numbers_of(piece: str) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +70,12 @@ def test_number_that_was_asked_for_counts_beside_an_address_too() -> None:
     assert not group.is_numbered_in("333 1234567 of x@example.com")
 
 
+@pytest.mark.parametrize("other", ["x@[1.2.3.4]", "maria @ example.com", "maria@ example"])
+def test_number_of_a_customer_does_not_count_beside_a_misspelt_address(other: str) -> None:
+    [group] = group_matchers([matcher_of("", "3331234567")]).values()
+    assert not group.is_numbered_in(f"333 1234567 of {other}")
+
+
 @pytest.mark.parametrize(
     ("text", "is_named"),
     [
@@ -83,6 +92,18 @@ def test_plus_is_a_space_in_a_form_only(text: str, is_named: bool) -> None:
     assert group.is_named_in(readable(text)) is is_named
 
 
+def test_many_groups_of_digits_are_not_kept_in_memory() -> None:
+    [group] = group_matchers([matcher_of("", "3331234567")]).values()
+    digits = Random(1)
+    text = " ".join(str(digits.randrange(10)) for _ in range(50_000))
+    tracemalloc.start()
+    try:
+        assert not group.is_numbered_in(text)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize(
     ("text", "hidden"),
     [
@@ -95,12 +116,6 @@ def test_plus_is_a_space_in_a_form_only(text: str, is_named: bool) -> None:
 )
 def test_number_is_hidden_with_its_prefix(text: str, hidden: str) -> None:
     assert matcher_of("", "393331234567").hide(text) == hidden
-
-
-@pytest.mark.parametrize("other", ["x@[1.2.3.4]", "maria @ example.com", "maria@ example"])
-def test_number_of_a_customer_does_not_count_beside_a_misspelt_address(other: str) -> None:
-    [group] = group_matchers([matcher_of("", "3331234567")]).values()
-    assert not group.is_numbered_in(f"333 1234567 of {other}")
 
 
 MOBILE = written_forms("+39 333 1212123", "IT")
