@@ -236,7 +236,8 @@ def reprocess(
 
     async def act(ctx: Context) -> list[actions.ReprocessResult]:
         chosen = ids or await actions.in_review(ctx.store, hotel, source)
-        return [one async for one in actions.reprocess(ctx, chosen, dry_run=dry_run, force=force)]
+        results = actions.reprocess(ctx, chosen, dry_run=dry_run, force=force, rejected=bool(ids))
+        return [one async for one in results]
 
     done = hub.run(act)
     if hub.json:

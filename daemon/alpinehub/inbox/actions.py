@@ -99,14 +99,20 @@ class ReprocessResult:
 
 
 async def reprocess(
-    ctx: Context, ids: Sequence[int], *, dry_run: bool = False, force: bool = False
+    ctx: Context,
+    ids: Sequence[int],
+    *,
+    dry_run: bool = False,
+    force: bool = False,
+    rejected: bool = True,
 ) -> AsyncIterator[ReprocessResult]:
     """Interpret submissions again, each once, in their order: those in review, and those that were
     rejected, as long as their text is kept. Raises: Unusable, StoreUnavailable.
 
-    `force`: also those that are mapped; a difference then changes the reservation.
+    `force`: also those that are mapped; a difference then changes the reservation. `rejected`:
+    False leaves out those that were rejected meanwhile.
     """
-    states = ("review", "rejected", "mapped") if force else ("review", "rejected")
+    states = {"review", *(["rejected"] if rejected else []), *(["mapped"] if force else [])}
     for inbox_id in dict.fromkeys(ids):
         read = partial(require_row, inbox_id=inbox_id)
         row = await ctx.store.read(read)
@@ -119,12 +125,12 @@ async def reprocess(
             state, problems = now.state, now.problems
         elif state in states:
             if not dry_run:
-                await settle(ctx, inbox_id, states=states)
+                await settle(ctx, inbox_id, state=state)
                 row = await ctx.store.read(read)
             state = row["state"]
             problems = _problems_of(row)
-        is_rejected = state == before == "rejected"
-        done = state != "review" and not is_rejected and "text_deleted" not in problems
+        stays_rejected = rejected and state == before == "rejected"
+        done = state != "review" and not stays_rejected and "text_deleted" not in problems
         yield ReprocessResult(id=inbox_id, state=state, done=done, problems=problems)
 
 

@@ -5,8 +5,6 @@ That is one unit of work, which locks the row: a second process finds its new st
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from msgspec import Struct
 
 from alpinehub import counts
@@ -35,18 +33,18 @@ from cordata import Context, Row, Tx
 
 
 async def settle(
-    ctx: Context, inbox_id: int, *, states: Collection[str] = ("review",), accepted_by: str = ""
+    ctx: Context, inbox_id: int, *, state: str = "review", accepted_by: str = ""
 ) -> None:
-    """Interpret a row that is in one of these states and has its text, and store the result.
+    """Interpret a row that is in this state and has its text, and store the result.
 
     A difference from a mapped row changes its reservation. `accepted_by`: the operator who accepts
     a stay that is in the past, or very long. Raises: StoreUnavailable.
     """
     row = await ctx.store.read(lambda tx: tx.fetch_one("inbox_open", id=inbox_id))
-    if row is None or row["kind"] not in OF_KIND or row["state"] not in states or not row["body"]:
+    if row is None or row["kind"] not in OF_KIND or row["state"] != state or not row["body"]:
         return
     found, mapping = interpreted(row, accept=bool(accepted_by))
-    settling = _Settling(row=row, found=found, mapping=mapping, states=states, by=accepted_by)
+    settling = _Settling(row=row, found=found, mapping=mapping, by=accepted_by)
     await run_until_stored(ctx.store, settling, batch=False)
 
 
@@ -85,16 +83,14 @@ class _Settling(Struct, frozen=True, kw_only=True):
     row: Row
     found: Mapped | Unmapped | Ignored
     mapping: FieldMapping
-    states: Collection[str]
     by: str
 
     async def __call__(self, tx: Tx, *, batch: bool) -> None:
         """Settle the row, unless another process has settled it or deleted its text."""
         held = await tx.fetch_one("inbox_lock", id=self.row["id"])
-        if held is None or held["state"] not in self.states or not held["has_text"]:
+        if held is None or held["state"] != self.row["state"] or not held["has_text"]:
             return
-        state = held["state"]
-        is_mapped, found = state == "mapped", self.found
+        is_mapped, found = held["state"] == "mapped", self.found
         if is_mapped and await self._is_outdated(tx, self.row["reservation_id"]):
             return
         if isinstance(found, Mapped):

@@ -23,10 +23,11 @@ from tests.integration.hub.lenient import (
 from tests.raw import raw
 
 from alpinehub.hotels import NewHotel, Unusable, add_hotel
-from alpinehub.inbox import actions, listing
+from alpinehub.inbox import actions, listing, processing
 from alpinehub.inbox.actions import change_mapping, reprocess
 from alpinehub.inbox.listing import InboxFilter, list_inbox, require_row
 from alpinehub.inbox.processing import settle
+from alpinehub.intake import run_until_stored
 from alpinehub.report.job import read_report
 from alpinehub.sources import set_options
 from alpinehub.webhooks.fields import FieldMapping, decode
@@ -142,6 +143,34 @@ async def test_text_of_a_rejected_submission_is_erased_on_request(
         for words in (("1",), ("1", "--force"), ("1", "--dry-run")):
             again = await run("inbox", "reprocess", *words, code=1)
             assert "1: rejected (text_deleted)" in again.out
+        assert await hub.one("SELECT count(*) FROM reservation") == 0
+
+
+@on_each_store
+@pytest.mark.parametrize("when", ["before", "while"])
+async def test_submission_that_is_rejected_meanwhile_stays_rejected(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """`reprocess --all` takes no rejection back: another operator rejects before it comes to the
+    submission, or while it interprets it.
+    """
+    async with open_lenient(tmp_path, now=None) as hub:
+        await post_form(hub, FORM | {"adults": "two or three"})
+        await run("inbox", "map", "DEMO", "form", "--value", "adults:two or three=3")
+
+        async def reject_first(*given: Any, **how: Any) -> None:
+            await actions.reject(hub.ctx.store, 1, "advertising")
+            await run_until_stored(*given, **how)
+
+        ids = await actions.in_review(hub.ctx.store, None, None)
+        if when == "before":
+            await actions.reject(hub.ctx.store, 1, "advertising")
+        else:
+            monkeypatch.setattr(processing, "run_until_stored", reject_first)
+        [one] = [one async for one in reprocess(hub.ctx, ids, rejected=False)]
+        assert (one.state, one.done) == ("rejected", True)
+        [row] = await hub.rows("SELECT state, error FROM inbox")
+        assert (row["state"], row["error"]) == ("rejected", "advertising")
         assert await hub.one("SELECT count(*) FROM reservation") == 0
 
 
