@@ -215,6 +215,25 @@ async def test_submission_that_is_mapped_while_it_is_erased_leaves_nothing(
         assert not [word for word in PLANTED if word in stored]
 
 
+async def test_submission_that_becomes_the_request_of_another_while_it_is_erased_loses_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        other = {"email": "other@example.com", "message": f"for {EMAIL}"}
+        await post_form(hub, FORM | NO_STAY | other)
+        await actions.change_mapping(hub.ctx.store, "DEMO", "form", with_default_stay)
+
+        async def map_then(*given: Any, **how: Any) -> Any:
+            found = await find_traces(*given, **how)
+            assert [one.done async for one in actions.reprocess(hub.ctx, [1])] == [True]
+            return found
+
+        monkeypatch.setattr(erasure, "find_traces", map_then)
+        erased = await erase(hub.ctx.store, [], Reason(by="test"), PersonQuery(email=EMAIL))
+        assert (erased.customers, erased.requests, erased.submissions) == (0, 0, 1)
+        assert await left(hub) == []
+
+
 @pytest.mark.parametrize("state", ["review", "mapped"])
 async def test_submission_that_is_erased_while_it_is_reprocessed_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
