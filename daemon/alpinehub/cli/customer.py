@@ -316,7 +316,7 @@ def _require_any(query: search.PersonQuery, *found: Sequence[Any]) -> None:
         raise Unusable("no such customer", hint=hint)
     text = "no such customer, and no submission names this person"
     if query.phone is not None:
-        hint += "; give a number of another country with its country code"
+        hint += "; a number needs 7 digits, and its country code if it is of another country"
     raise Unusable(text, hint=hint)
 
 
