@@ -291,7 +291,7 @@ def reject(hub: Hub, id_: int, reason: str, erase: bool) -> None:
     async def act(ctx: Context) -> None:
         await actions.reject(ctx.store, id_, reason, erase=erase)
         if erase:
-            await ctx.store.checkpoint(force=True)  # the text leaves the write-ahead log, too
+            await ctx.store.checkpoint()  # the text leaves the write-ahead log, too
 
     hub.run(act)
     record = {"id": id_, "state": "rejected", "reason": reason, "erased": erase}

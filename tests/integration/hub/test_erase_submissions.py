@@ -113,7 +113,7 @@ async def test_person_in_submissions_only_is_found_exported_and_erased(
                 gone = await run("customer", *words, code=1)
                 assert "no such customer, and no submission" in gone.err and "hint:" in gone.err
         assert await left(hub) == [5, 6]
-        await hub.ctx.store.checkpoint(force=True)
+        await hub.ctx.store.checkpoint()
         stored = dump(tmp_path)
         for others in (b"xzwetschke%40planted.example", b"12121231", b", 1212123"):
             assert others in stored
@@ -210,7 +210,7 @@ async def test_submission_that_is_mapped_while_it_is_erased_leaves_nothing(
         monkeypatch.undo()
         erased = await erase(hub.ctx.store, [], Reason(by="test", force=True), query)
         assert (erased.customers, erased.requests) == (1, 1)
-        await hub.ctx.store.checkpoint(force=True)
+        await hub.ctx.store.checkpoint()
         stored = dump(tmp_path)
         assert not [word for word in PLANTED if word in stored]
 
@@ -255,7 +255,7 @@ async def test_submission_that_is_erased_while_it_is_reprocessed_leaves_nothing(
         monkeypatch.setattr(processing, "run_until_stored", erase_first)
         [one] = [one async for one in actions.reprocess(hub.ctx, [1], force=True)]
         assert not one.done and one.problems == ("text_deleted",)
-        await hub.ctx.store.checkpoint(force=True)
+        await hub.ctx.store.checkpoint()
         stored = dump(tmp_path)
         assert not [word for word in PLANTED if word in stored]
 
@@ -291,7 +291,7 @@ async def test_submissions_that_come_meanwhile_are_whole_or_erased(tmp_path: Pat
             assert await hub.one(half) == 0
         customers = await find(hub.ctx.store, email=EMAIL)
         await erase(hub.ctx.store, customers, Reason(by="test", force=True), query)
-        await hub.ctx.store.checkpoint(force=True)
+        await hub.ctx.store.checkpoint()
         assert not [word for word in PLANTED if word in dump(tmp_path)]
 
 
