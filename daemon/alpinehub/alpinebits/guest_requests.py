@@ -5,11 +5,11 @@
                       |  |undeliverable  |  |read again
                       +--+               +--+
 
-    list_pages .... reads what waits, renders and validates it (guest.py); a version that cannot be
+    list_page ..... reads what waits, renders and validates it (guest.py); a version that cannot be
                     sent is recorded as undeliverable, with the reason
-    send_pages .... also records each page as sent, right before it is; for a poll
+    send_page ..... also records the page as sent, right before it is; for a poll
     record_sent_if_waiting
-                    for a push (push/delivery.py), which connects to its server after the list was
+                    for a push (push/delivery.py), which connects to its server after the page was
                     read: records what still waits by then, and only that is sent
 
 The first delivery, acknowledgement and rejection are entries of the history, written in the same
@@ -27,8 +27,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -79,6 +78,25 @@ class RenderedVersion(Struct, frozen=True, kw_only=True):
     #: To be recorded: it is sent for the first time since it was made or resent, or was never
     #: validated in this protocol version.
     is_new: bool
+
+
+class Cursor(Struct, frozen=True, kw_only=True):
+    """Where a page begins in the list of an account and hotel."""
+
+    #: After this id; "": at the start.
+    after_id: str = ""
+    #: In the list of all that were created then (us since the epoch) or later, acknowledged or not;
+    #: None: in that of all that wait.
+    since_us: int | None = None
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """A page of a list."""
+
+    #: Empty if all of it is undeliverable.
+    versions: list[RenderedVersion]
+    #: None: it is the last page.
+    next: Cursor | None
 
 
 class UndeliverableVersion(Struct, frozen=True, kw_only=True):
@@ -161,83 +179,72 @@ def stored_version_of(row: Row) -> StoredVersion:
     )
 
 
-async def send_pages(
-    ctx: Context, recipient: Recipient, hotel: Hotel, *, since_us: int | None = None
-) -> AsyncGenerator[list[RenderedVersion], None]:
-    """As `list_pages`, PAGE at a time, each page recorded as sent before it is yielded. If a page
-    is lost on its way, it is sent again, as it is not acknowledged.
+async def send_page(ctx: Context, recipient: Recipient, hotel: Hotel, cursor: Cursor) -> Page:
+    """As `list_page`, PAGE versions, which are recorded as sent. If the page is lost on its way, it
+    is sent again, as it is not acknowledged.
     """
-    polled = None if is_poll_noted(ctx, recipient, hotel.id) else hotel.id
-    async with aclosing(list_pages(ctx, recipient, hotel, since_us=since_us, size=PAGE)) as pages:
-        async for page in pages:
-            await _record_sent(ctx, recipient, page, polled)
-            if polled is not None:  # not before: a poll that fails is not recorded
-                set_poll_noted(ctx, recipient, polled)
-                polled = None
-            yield page
+    page = await list_page(ctx, recipient, hotel, cursor, size=PAGE)
+    await _record_poll(ctx, recipient, hotel.id, page.versions)
+    return page
 
 
-async def list_pages(
-    ctx: Context,
-    recipient: Recipient,
-    hotel: Hotel,
-    *,
-    size: int,
-    since_us: int | None = None,
-    after_id: str = "",
-) -> AsyncGenerator[list[RenderedVersion], None]:
-    """Render what is to be sent, `size` at a time; record what is undeliverable, with an alert.
+async def list_page(
+    ctx: Context, recipient: Recipient, hotel: Hotel, cursor: Cursor, *, size: int
+) -> Page:
+    """Render the next `size` versions; record what is undeliverable, with an alert.
 
-    `since_us`: all created since then; None: all that wait, with ids after `after_id`. A page is
-    empty if all of it is undeliverable. Raises: StoreUnavailable. A version that is made meanwhile
-    is in a later page, or in the next list.
+    Raises: StoreUnavailable. A version that is made meanwhile is in a later page, or in the next
+    list.
     """
-    after_at = since_us or 0  # every id is greater than "", so that this moment is included
 
     async def look(tx: Tx) -> list[Row]:
-        where = {"account_id": recipient.account_id, "hotel_id": hotel.id, "after_id": after_id}
-        if since_us is None:
-            return await tx.fetch_all("delivery_list_waiting", **where, limit=size)
+        where = {"account_id": recipient.account_id, "hotel_id": hotel.id, "limit": size}
+        if cursor.since_us is None:
+            return await tx.fetch_all("delivery_list_waiting", **where, after_id=cursor.after_id)
         today = from_us(ctx.now_us()).astimezone(hotel.zone).date().isoformat()
-        return await tx.fetch_all(
-            "delivery_list_since", **where, after_at=after_at, today=today, limit=size
-        )
+        # Every id is greater than "", so that the first page includes this moment.
+        after = {"after_at": cursor.since_us, "after_id": cursor.after_id}
+        return await tx.fetch_all("delivery_list_since", **where, **after, today=today)
 
-    while True:
-        rows = await ctx.store.read(look)
-        page, undeliverable = render_page(rows, hotel, recipient.protocol)
-        if undeliverable:
-            mark = partial(_mark_undeliverable, recipient=recipient, versions=undeliverable)
-            alert_undeliverable(ctx, hotel, recipient.protocol, await ctx.store.run(mark))
-        yield page
-        if len(rows) < size:
-            return
-        after_id, after_at = rows[-1]["reservation_id"], rows[-1]["created_at"]
+    rows = await ctx.store.read(look)
+    versions, undeliverable = render_page(rows, hotel, recipient.protocol)
+    if undeliverable:
+        mark = partial(_mark_undeliverable, recipient=recipient, versions=undeliverable)
+        _alert_undeliverable(ctx, hotel, recipient.protocol, await ctx.store.run(mark))
+    if len(rows) < size:
+        return Page(versions=versions, next=None)
+    last = rows[-1]
+    since_us = None if cursor.since_us is None else last["created_at"]
+    return Page(versions=versions, next=Cursor(after_id=last["reservation_id"], since_us=since_us))
 
 
-async def _record_sent(
-    ctx: Context, recipient: Recipient, page: Sequence[RenderedVersion], polled: int | None
+async def _record_poll(
+    ctx: Context, recipient: Recipient, hotel_id: int, page: Sequence[RenderedVersion]
 ) -> None:
-    """Record versions as sent, right before they are. What is recorded already is not written
-    again, so that a poll which repeats another one only reads. `polled`: record in the same unit of
-    work that the account polled this hotel.
+    """Record versions as sent, right before they are, and that the account polled this hotel. What
+    is recorded already is not written again, so that a poll which repeats another one only reads.
 
-    Raises: StoreUnavailable; then none of them is recorded. A poll that finds nothing new does not
-    fail if it cannot be recorded.
+    Raises: StoreUnavailable; then nothing is recorded. A poll that finds nothing new does not fail
+    if it cannot be recorded.
     """
     new = [one for one in page if one.is_new]
+    is_noted = is_poll_noted(ctx, recipient, hotel_id)
+    if is_noted and not new:
+        return
 
     async def unit(tx: Tx) -> None:
         if new:
             await _mark_sent(tx, recipient, new)
-        if polled is not None:
-            await note_contact(tx, recipient, polled, polled=True)
+        if not is_noted:
+            await note_contact(tx, recipient, hotel_id, polled=True)
 
-    if new:
+    try:
         await ctx.store.run(unit)
-    elif polled is not None:
-        with suppress(StoreUnavailable):
-            await ctx.store.run(unit)
+    except StoreUnavailable:
+        if new:
+            raise
+    if not is_noted:
+        set_poll_noted(ctx, recipient, hotel_id)
 
 
 async def record_sent_if_waiting(
@@ -340,7 +347,7 @@ async def add_history(
     )
 
 
-def alert_undeliverable(
+def _alert_undeliverable(
     ctx: Context, hotel: Hotel, protocol: Protocol, versions: Sequence[UndeliverableVersion]
 ) -> None:
     """Send one alert for each cause; the history has an entry for each version."""

@@ -10,8 +10,7 @@ before it has recorded the answer, the same requests are pushed once more, with 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from random import uniform
 from time import monotonic
 
@@ -21,8 +20,9 @@ from alpinehub.alpinebits.action import PUSH
 from alpinehub.alpinebits.actions.acknowledge import acknowledge
 from alpinehub.alpinebits.call import Recipient
 from alpinehub.alpinebits.guest_requests import (
+    Cursor,
     RenderedVersion,
-    list_pages,
+    list_page,
     record_sent_if_waiting,
 )
 from alpinehub.alpinebits.rules.acknowledgement import REPORT, Acknowledgement
@@ -92,11 +92,12 @@ async def deliver(event: Event, ctx: EventContext) -> None:
         )
     else:
         try:
-            await _push(ctx, due, server)
+            failed = await _push(ctx, due, server)
         except RequestFailed as error:
             problem = str(error)
-        except PushFailed as error:
-            problem, longest_s = str(error), _LONGEST_ANSWERED_S
+        else:
+            if failed is not None:
+                problem, longest_s = str(failed), _LONGEST_ANSWERED_S
     if problem:
         await _fail(ctx, due, problem, longest_s)
         return
@@ -131,8 +132,8 @@ async def _read_due(
     )
 
 
-async def _push(ctx: Context, due: _Due, server: AlpineBitsClient) -> None:
-    """Push what waits. Raises: PushFailed, RequestFailed.
+async def _push(ctx: Context, due: _Due, server: AlpineBitsClient) -> PushFailed | None:
+    """Push what waits; returns the first failure of a message. Raises: RequestFailed.
 
     After repeated errors each guest request is sent alone, so that one that the server cannot read
     does not stop the others. The next push begins where this one ended, and continues from the
@@ -144,32 +145,23 @@ async def _push(ctx: Context, due: _Due, server: AlpineBitsClient) -> None:
     gzip, alone = bool(due.target["gzip"]), due.failures >= _ALONE_AFTER
     size, until = (1 if alone else _AT_ONCE), monotonic() + _BUSY_S
     failed: list[PushFailed] = []
-    async with aclosing(_pages(ctx, recipient, due, size=size)) as pages:
-        async for page in pages:
-            if page:  # else all of it is undeliverable
+    for after_id in dict.fromkeys((due.after_id, "")):
+        cursor: Cursor | None = Cursor(after_id=after_id)
+        while cursor is not None:
+            page = await list_page(ctx, recipient, due.hotel, cursor, size=size)
+            if page.versions:  # else all of it is undeliverable
                 if alone:
-                    due.after_id = page[0].reservation_id
+                    due.after_id = page.versions[0].reservation_id
                 try:
-                    due.pushed += await _push_page(ctx, recipient, server, page, gzip=gzip)
+                    taken = await _push_page(ctx, recipient, server, page.versions, gzip=gzip)
+                    due.pushed += taken
                 except PushFailed as problem:
                     failed.append(problem)
             if len(failed) * size >= _AT_ONCE or monotonic() > until:
-                break
-    if failed:
-        raise failed[0]
-
-
-async def _pages(
-    ctx: Context, recipient: Recipient, due: _Due, *, size: int
-) -> AsyncGenerator[list[RenderedVersion], None]:
-    """What waits: from where the push before ended to the end of the list, then from its start."""
-    for after_id in dict.fromkeys((due.after_id, "")):
-        async with aclosing(
-            list_pages(ctx, recipient, due.hotel, size=size, after_id=after_id)
-        ) as pages:
-            async for page in pages:
-                yield page
+                return next(iter(failed), None)
+            cursor = page.next
         due.after_id = ""
+    return next(iter(failed), None)
 
 
 async def _push_page(

@@ -17,6 +17,7 @@ from tests.raw import raw, until_blocked
 from alpinehub.accounts import add_account, grant, revoke
 from alpinehub.alpinebits import guest_requests
 from alpinehub.alpinebits.call import Recipient
+from alpinehub.alpinebits.guest_requests import Cursor
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.hotels import HotelChange, Unusable, change_hotel
 from alpinehub.models import Hotel
@@ -221,8 +222,9 @@ async def test_one_delivery_is_told_when_an_account_polls_twice_at_once(
         recipient = Recipient(account_id=2, protocol=PROTOCOLS["2024-10"], client_id="")
 
         async def poll(at: Hub) -> None:
-            async for _ in guest_requests.send_pages(at.ctx, recipient, hotel, since_us=0):
-                pass
+            cursor: Cursor | None = Cursor(since_us=0)
+            while cursor is not None:
+                cursor = (await guest_requests.send_page(at.ctx, recipient, hotel, cursor)).next
 
         await asyncio.gather(poll(hub), poll(other))
         sent = await hub.rows("SELECT ever_sent, waiting FROM delivery WHERE account_id = 2")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
 from alpinehub.alpinebits.guest import RESPONSE_END, RESPONSE_START, response
-from alpinehub.alpinebits.guest_requests import RenderedVersion, send_pages
+from alpinehub.alpinebits.guest_requests import Cursor, Page, send_page
 from alpinehub.alpinebits.moment import moment_us
 from alpinehub.alpinebits.outcome import INVALID_HOTEL
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.inbound_message import InboundMessage
+from alpinehub.models import Hotel
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -47,23 +47,20 @@ async def read_requests(call: Call) -> ResponseBody:
     if hotel is None:
         return respond(call, INVALID_HOTEL)
     since_us = moment_us(wanted.start, hotel.zone) if wanted.start is not None else None
-    pages = send_pages(call.ctx, call.recipient, hotel, since_us=since_us)
+    page = await send_page(call.ctx, call.recipient, hotel, Cursor(since_us=since_us))
     # A single page is sent with a Content-Length, which some old clients prefer.
-    first = await anext(pages)
-    second = await anext(pages, None)
-    if second is None:
-        return response(one.xml for one in first)
-    return _parts([*first, *second], pages)
+    if page.next is None:
+        return response(one.xml for one in page.versions)
+    return _parts(call, hotel, page)
 
 
-async def _parts(
-    begun: list[RenderedVersion], pages: AsyncGenerator[list[RenderedVersion], None]
-) -> AsyncGenerator[bytes, None]:
+async def _parts(call: Call, hotel: Hotel, page: Page) -> AsyncGenerator[bytes, None]:
     """The response in parts, so that only one page is in memory."""
-    async with aclosing(pages):
-        yield RESPONSE_START + b"".join(one.xml for one in begun)
-        begun.clear()
-        async for page in pages:
-            if page:
-                yield b"".join(one.xml for one in page)
-        yield RESPONSE_END
+    yield RESPONSE_START
+    while True:
+        if page.versions:
+            yield b"".join(one.xml for one in page.versions)
+        if page.next is None:
+            break
+        page = await send_page(call.ctx, call.recipient, hotel, page.next)
+    yield RESPONSE_END
