@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -21,11 +21,17 @@ from msgspec import Struct
 
 from alpinehub.alpinebits.action import answered_by
 from alpinehub.alpinebits.concurrency_limit import limit_of
-from alpinehub.alpinebits.outcome import Outcome, answer
+from alpinehub.alpinebits.outcome import (
+    INVALID_HOTEL_CODE,
+    MessageRejected,
+    Outcome,
+    answer,
+    error,
+)
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.reader import Reader, Reading, read_here
 from alpinehub.alpinebits.transport_error import TransportError
-from alpinehub.models import Account
+from alpinehub.models import Account, Hotel
 from cordata import Context, PoolError, Store, fields
 from cordata.errors import (
     ChildCrashed,
@@ -35,6 +41,9 @@ from cordata.errors import (
     PoolUnavailable,
     QueueTimeout,
 )
+
+if TYPE_CHECKING:
+    from alpinehub.alpinebits.rules.inbound_message import InboundMessage
 
 T = TypeVar("T")
 
@@ -99,6 +108,27 @@ class Call(Struct, frozen=True, kw_only=True):
             client_id=self.client_id,
             network=self.network,
         )
+
+    def require_hotel(self, message: InboundMessage) -> Hotel:
+        """The hotel that a message names. Raises: MessageRejected, with the same answer for one
+        that does not exist and for one of another account.
+        """
+        hotel = self.account.hotel(message.hotel_code, message.hotel_name)
+        if hotel is None:
+            raise MessageRejected(error(INVALID_HOTEL_CODE, "Invalid hotel code"))
+        return hotel
+
+    def respond(self, outcome: Outcome, content: str = "") -> bytes:
+        """The response to the request; an error is logged here, because its HTTP status is 200 too
+        and the HTTP server logs only other statuses.
+        """
+        errors = [finding for finding in outcome.findings if finding.kind == "error"]
+        if errors:
+            extra = fields(ota_code=errors[0].code)
+            texts = "; ".join(f"{finding.code}: {finding.text}" for finding in errors[:_LOGGED])
+            more = f"; and {len(errors) - _LOGGED} more" if len(errors) > _LOGGED else ""
+            _log.warning("answered with error %s%s", texts, more, extra=extra)
+        return answer(self.response, self.protocol, outcome, content)
 
 
 class PlainText(Struct, frozen=True):
@@ -178,16 +208,3 @@ async def run_in_pool(
             code = error.code
     _log.warning("a large %s is processed in the worker, not by the pool (%s)", what, code)
     return None
-
-
-def respond(call: Call, outcome: Outcome, content: str = "") -> bytes:
-    """The response to a request; an error is logged here, because its HTTP status is 200 too and
-    the HTTP server logs only other statuses.
-    """
-    errors = [finding for finding in outcome.findings if finding.kind == "error"]
-    if errors:
-        extra = fields(ota_code=errors[0].code)
-        texts = "; ".join(f"{finding.code}: {finding.text}" for finding in errors[:_LOGGED])
-        more = f"; and {len(errors) - _LOGGED} more" if len(errors) > _LOGGED else ""
-        _log.warning("answered with error %s%s", texts, more, extra=extra)
-    return answer(call.response, call.protocol, outcome, content)

@@ -28,6 +28,7 @@ from alpinehub.alpinebits.actions.read import read_requests
 from alpinehub.alpinebits.actions.status import update_statuses
 from alpinehub.alpinebits.call import Call, PlainText, ResponseBody
 from alpinehub.alpinebits.concurrency_limit import limit_of
+from alpinehub.alpinebits.outcome import MessageRejected
 from alpinehub.alpinebits.protocol import NEWEST, PROTOCOLS
 from alpinehub.alpinebits.rules import freerooms
 from alpinehub.alpinebits.transport import (
@@ -125,4 +126,7 @@ async def _answer(
         action=sent.action,
         data=sent.request,
     )
-    return await HANDLERS[sent.action](call)
+    try:
+        return await HANDLERS[sent.action](call)
+    except MessageRejected as rejected:
+        return call.respond(rejected.outcome)

@@ -1,7 +1,7 @@
 """Inbound updates: hotel software sends data about its hotel, which is stored with a record of the
 message.
 
-    read (rules/) -> admit: is it a hotel of the account, is the feature enabled
+    read (rules/) -> receive: is it a hotel of the account, is the feature enabled
                        yes -> store the data and the record of the message in one unit of work
                        no  -> the response is an error, and only the message is recorded
 
@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import Literal
 
-from alpinehub.alpinebits.call import Call, respond
+from alpinehub.alpinebits.call import Call
 from alpinehub.alpinebits.contact import note_contact
 from alpinehub.alpinebits.document import tag
-from alpinehub.alpinebits.outcome import INVALID_HOTEL, Finding, Outcome
+from alpinehub.alpinebits.outcome import Finding, MessageRejected, Outcome
 from alpinehub.alpinebits.rules.inbound_message import InboundMessage
 from alpinehub.alpinebits.transport_error import TransportError
 from alpinehub.models import Hotel
@@ -41,13 +42,9 @@ _UNKNOWN_ROOMS = Finding(
 )
 
 
-class LimitExceeded(Exception):
-    """The hotel would have more data than is stored; the text says which."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """A message without errors, about a hotel of the account."""
+    """A message about a hotel of the account."""
 
     call: Call
     hotel: Hotel
@@ -72,28 +69,27 @@ class Update:
             problem=next((finding.text for finding in outcome.findings), None),
         )
 
-    async def record_alone(self, outcome: Outcome) -> None:
-        """Record a message that changes no data. Raises: StoreUnavailable."""
-        await self.call.ctx.store.run(partial(self.record, outcome=outcome))
 
-    def respond(self, outcome: Outcome) -> bytes:
-        """The response to the message."""
-        return respond(self.call, Outcome((*self.findings, *outcome.findings)))
+async def receive(
+    call: Call, message: InboundMessage, store: Callable[[Update], Awaitable[Outcome]]
+) -> bytes:
+    """Check a message, store it by `store`, and respond; one that is rejected is recorded alone.
 
-
-async def admit(call: Call, message: InboundMessage) -> Update | bytes:
-    """The update to be stored; bytes: the response to a message that is not admitted."""
-    hotel = call.account.hotel(message.hotel_code, message.hotel_name)
-    if hotel is None:
-        return respond(call, INVALID_HOTEL)
-    outcome = Outcome(message.findings)
-    if outcome.kind != "error":
-        outcome = Outcome(message.disabled_features(hotel))
-    if outcome.kind == "error":
-        await Update(call=call, hotel=hotel).record_alone(outcome)
-        return respond(call, outcome)
-    unknown = await _unknown_rooms(call.ctx.store, hotel, message.room_types)
-    return Update(call=call, hotel=hotel, findings=(*message.findings, *unknown))
+    Raises: MessageRejected, StoreUnavailable, and what `store` raises.
+    """
+    hotel = call.require_hotel(message)
+    update = Update(call=call, hotel=hotel)
+    try:
+        if Outcome(message.findings).kind == "error":
+            raise MessageRejected(*message.findings)
+        message.require_features(hotel)
+        unknown = await _unknown_rooms(call.ctx.store, hotel, message.room_types)
+        update = replace(update, findings=(*message.findings, *unknown))
+        outcome = await store(update)
+    except MessageRejected as rejected:
+        await call.ctx.store.run(partial(update.record, outcome=rejected.outcome))
+        raise
+    return call.respond(Outcome((*update.findings, *outcome.findings)))
 
 
 async def _unknown_rooms(

@@ -67,13 +67,12 @@ def error(code: int, text: str, *, status: str = "") -> Finding:
     return Finding(kind="error", code=code, text=text, status=status)
 
 
-def failed(code: int, text: str, *, status: str = "") -> Outcome:
-    """An outcome of one error."""
-    return Outcome((error(code, text, status=status),))
+class MessageRejected(Exception):
+    """The response is these findings, at least one of them an error; nothing is stored."""
 
-
-#: The hotel does not exist, or is none of the account's: both have the same answer.
-INVALID_HOTEL: Final = failed(INVALID_HOTEL_CODE, "Invalid hotel code")
+    def __init__(self, *findings: Finding) -> None:
+        super().__init__("; ".join(finding.text for finding in findings))
+        self.outcome = Outcome(findings)
 
 
 class _Response(Struct, frozen=True, kw_only=True):
@@ -86,12 +85,13 @@ class _Response(Struct, frozen=True, kw_only=True):
     errors: int = 2017
     #: Its Warnings have a Code.
     coded: bool = False
-    #: Warning and Error may have one of the protocol's statuses.
-    statuses: bool = True
+    #: Statuses of Warning and Error; None: those of the protocol.
+    statuses: frozenset[str] | None = None
 
 
+_HANDSHAKE = frozenset({"ALPINEBITS_HANDSHAKE"})
 _RESPONSES: Final[Mapping[str, _Response]] = {
-    "OTA_PingRS": _Response(version="8.000", warnings=2018, errors=2020, statuses=False),
+    "OTA_PingRS": _Response(version="8.000", warnings=2018, errors=2020, statuses=_HANDSHAKE),
     "OTA_ResRetrieveRS": _Response(version="7.000", warnings=2018),
     "OTA_NotifReportRS": _Response(version="1.000", warnings=2022),
     "OTA_HotelResNotifRS": _Response(version="1.000", warnings=2018, errors=2022, coded=True),
@@ -118,7 +118,7 @@ def answer(root: str, protocol: Protocol, outcome: Outcome, content: str = "") -
     (400) for an error that it cannot have.
     """
     form = _RESPONSES[root]
-    statuses = protocol.statuses if form.statuses else frozenset()
+    statuses = protocol.statuses if form.statuses is None else form.statuses
     errors = [finding for finding in outcome.findings if finding.kind == "error"]
     if errors and protocol.year < form.errors:
         raise TransportError(400, errors[0].text)

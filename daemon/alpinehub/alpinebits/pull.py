@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, Call, respond, run_in_pool
+from alpinehub.alpinebits.call import CONVERT_LARGE, POOL_BYTES, Call, run_in_pool
 from alpinehub.alpinebits.concurrency_limit import limit_of
 from alpinehub.alpinebits.large import Converted, StoredContent, convert
-from alpinehub.alpinebits.outcome import SYSTEM_ERROR, Outcome, failed
+from alpinehub.alpinebits.outcome import SYSTEM_ERROR, MessageRejected, Outcome, error
 from alpinehub.models import Hotel
 from cordata import fields
 
@@ -24,8 +24,8 @@ async def respond_with(
 ) -> bytes:
     """A response with `content`, the XML that follows its Success, in the client's version.
 
-    If the version cannot carry the content at all, the response is an error, and an alert is sent.
-    Raises: TransportError if large content killed its child (500), or cannot be converted in time
+    Raises: MessageRejected if the version cannot carry the content at all; then an alert is sent.
+    TransportError if large content killed its child (500), or cannot be converted in time
     or not now (503); CommandFailed.
     """
     stored = StoredContent(
@@ -39,11 +39,11 @@ async def respond_with(
     if converted.problem:
         text = f"{call.response} of hotel {hotel} cannot be sent in {call.protocol.name}"
         call.ctx.alert("cannot-be-sent", f"{text}: {converted.problem}", ids=[hotel.code])
-        return respond(call, failed(SYSTEM_ERROR, "the stored data cannot be sent"))
+        raise MessageRejected(error(SYSTEM_ERROR, "the stored data cannot be sent"))
     if converted.dropped:
         extra = fields(hotel=hotel.code, dropped=converted.dropped)
         _log.info("%s is sent without what its protocol version lacks", call.response, extra=extra)
-    return respond(call, outcome or Outcome(), converted.content)
+    return call.respond(outcome or Outcome(), converted.content)
 
 
 async def _convert(call: Call, stored: StoredContent) -> Converted:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from lxml import etree
 from tests.integration.alpinebits.hub import Hub, open_hub, read_rq
 
 from alpinehub.alpinebits import contact
@@ -63,6 +64,13 @@ async def test_handshake_is_remembered_for_the_account_by_version(tmp_path: Path
         await hub.post("u1", PING, ping_rq(again))
         agreed = {"2018-10": {"action_OTA_Read": []}, "2024-10": {}}
         assert await remembered(hub) == {U1: agreed}
+
+
+async def test_handshake_echoes_to_the_character(tmp_path: Path) -> None:
+    echo = '\t{"versions": [] ,\r\n "ä<&>]]>": "&quot;𝄞"} '
+    async with open_hub(tmp_path) as hub:
+        told = await hub.post("u1", PING, message.ping(echo))
+        assert etree.fromstring(told.content)[-1].text == echo
 
 
 async def remembered(hub: Hub) -> dict[int, dict[str, object]]:

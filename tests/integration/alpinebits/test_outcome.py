@@ -6,7 +6,7 @@ import pytest
 from lxml import etree
 from tests.integration.alpinebits import material
 
-from alpinehub.alpinebits.outcome import Finding, Outcome, answer, failed
+from alpinehub.alpinebits.outcome import Finding, Outcome, answer, error
 from alpinehub.alpinebits.protocol import PROTOCOLS, Protocol
 from alpinehub.alpinebits.transport_error import TransportError
 
@@ -137,4 +137,4 @@ def test_outcome_is_the_worst_of_what_is_said() -> None:
     assert Outcome().kind == "success"
     assert Outcome((advice,)).kind == "advisory"
     assert Outcome((advice, rule)).kind == "warning"
-    assert Outcome((rule, *failed(392, "no").findings, advice)).kind == "error"
+    assert Outcome((rule, error(392, "no"), advice)).kind == "error"

@@ -74,7 +74,7 @@ def use(told: object, protocol: Protocol) -> bool:
         first, _ = apply_message(told, Document(), NOW_US)
         assert first is not None
         known = Document(packed=zlib.compress(first))
-        assert apply_message(told, known, NOW_US)[0] is not None
+        apply_message(told, known, NOW_US)
         return True
     if isinstance(told, ContentMessage):
         if told.inventory and told.info:

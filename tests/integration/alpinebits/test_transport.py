@@ -14,7 +14,7 @@ from tests.integration.alpinebits import material
 from tests.integration.alpinebits.hub import PASSWORD, Hub, error_of, open_hub, read_rq
 
 from alpinehub import login
-from alpinehub.alpinebits.call import Call, respond
+from alpinehub.alpinebits.call import Call
 from alpinehub.alpinebits.concurrency_limit import MAX_BODIES, limit_of
 from alpinehub.alpinebits.document import LARGE_BYTES, MAX_BODY_BYTES
 from alpinehub.alpinebits.outcome import Finding, Outcome
@@ -295,7 +295,7 @@ def test_many_errors_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -
         data=None,
     )
     notes = [Finding(kind="error", code=450 + at, text=f"wrong {at}") for at in range(8)]
-    answer = respond(call, Outcome(tuple(notes)))
+    answer = call.respond(Outcome(tuple(notes)))
     assert answer.count(b"<Error ") == 8
     assert told(caplog) == [(450, "")]
     [line] = [one.getMessage() for one in caplog.records]

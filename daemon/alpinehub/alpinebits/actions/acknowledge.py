@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
+from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read
 from alpinehub.alpinebits.contact import note_contact
 from alpinehub.alpinebits.guest_requests import STEP, add_history, name_requests
 from alpinehub.alpinebits.outcome import Finding, Outcome
@@ -21,7 +21,7 @@ async def acknowledge_requests(call: Call) -> ResponseBody:
     """Success; from 2022-10 on with a Warning for each ID that was never sent to this account."""
     unknown = await acknowledge(call.ctx, call.recipient, await read(call, REPORT))
     notes = (Finding(kind="advisory", text=_UNKNOWN, record=record) for record in unknown)
-    return respond(call, Outcome(tuple(notes)))
+    return call.respond(Outcome(tuple(notes)))
 
 
 async def acknowledge(ctx: Context, recipient: Recipient, report: Acknowledgement) -> Sequence[str]:

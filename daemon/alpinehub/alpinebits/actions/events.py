@@ -7,8 +7,8 @@ from datetime import timedelta
 from functools import partial
 
 from alpinehub.alpinebits.call import Call, ResponseBody, read
-from alpinehub.alpinebits.inbound import LimitExceeded, Update, admit
-from alpinehub.alpinebits.outcome import UNABLE, Outcome, failed
+from alpinehub.alpinebits.inbound import Update, receive
+from alpinehub.alpinebits.outcome import UNABLE, MessageRejected, Outcome, error
 from alpinehub.alpinebits.rules.events import EVENTS, EventsMessage
 from cordata import Tx
 
@@ -21,16 +21,12 @@ _KEPT_US = int(timedelta(days=400) / timedelta(microseconds=1))
 async def receive_events(call: Call) -> ResponseBody:
     """OTA_HotelPostEventNotif:EventReports."""
     message = await read(call, EVENTS)
-    update = await admit(call, message)
-    if isinstance(update, bytes):
-        return update
-    outcome = Outcome()
-    try:
-        await call.ctx.store.run(partial(_write, update=update, message=message))
-    except LimitExceeded as error:
-        outcome = failed(UNABLE, str(error))
-        await update.record_alone(outcome)
-    return update.respond(outcome)
+    return await receive(call, message, partial(_store, message=message))
+
+
+async def _store(update: Update, message: EventsMessage) -> Outcome:
+    await update.call.ctx.store.run(partial(_write, update=update, message=message))
+    return Outcome()
 
 
 async def _write(tx: Tx, update: Update, message: EventsMessage) -> None:
@@ -50,5 +46,6 @@ async def _write(tx: Tx, update: Update, message: EventsMessage) -> None:
         )
     [row] = await tx.fetch_all("activity_count", hotel_id=hotel_id)
     if row["activities"] > MAX_ACTIVITIES:
-        raise LimitExceeded(f"a hotel has at most {MAX_ACTIVITIES} activities here; delete some")
+        text = f"a hotel has at most {MAX_ACTIVITIES} activities here; delete some"
+        raise MessageRejected(error(UNABLE, text))
     await update.record(tx, Outcome())

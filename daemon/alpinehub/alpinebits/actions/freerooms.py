@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 
 from alpinehub.alpinebits.actions.handshake import last_agreed
 from alpinehub.alpinebits.call import Call, ResponseBody, read
@@ -11,12 +12,12 @@ from alpinehub.alpinebits.inbound import (
     TRIES,
     Document,
     Update,
-    admit,
     find_document,
     lost_every_race,
+    receive,
     write_document,
 )
-from alpinehub.alpinebits.outcome import MISSING, UNABLE, Finding, Outcome, error, failed
+from alpinehub.alpinebits.outcome import MISSING, UNABLE, Finding, MessageRejected, Outcome, error
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules import room_counts
 from alpinehub.alpinebits.rules.freerooms import FreeRoomsMessage
@@ -37,29 +38,19 @@ _THRESHOLD, _THRESHOLD_SINCE = "OTA_HotelAvailNotif_accept_BookingThreshold", 20
 async def receive_free_rooms(call: Call, *, reader: Reader[FreeRoomsMessage]) -> ResponseBody:
     """OTA_HotelAvailNotif:FreeRooms, and from 2020-10 on OTA_HotelInvCountNotif:FreeRooms."""
     message = await read(call, reader)
-    update = await admit(call, message)
-    if isinstance(update, bytes):
-        return update
-    if problem := await _threshold_problem(call, message):
-        outcome = Outcome((problem,))
-        await update.record_alone(outcome)
-    else:
-        outcome = await _store(update, message)
-    return update.respond(outcome)
+    return await receive(call, message, partial(_store, message=message))
 
 
 async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
-    """Apply the message to the stored free rooms. Raises: StoreUnavailable; TransportError (503)
-    after TRIES concurrent updates.
+    """Apply the message to the stored free rooms. Raises: MessageRejected; StoreUnavailable;
+    TransportError (503) after TRIES concurrent updates.
     """
     ctx = update.call.ctx
+    await _check_thresholds(update.call, message)
     now_us = ctx.now_us()
     for _ in range(TRIES):
         before = await find_document(ctx.store, update.hotel.id, "freerooms")
         body, outcome = await asyncio.to_thread(apply_message, message, before, now_us)
-        if body is None:
-            await update.record_alone(outcome)
-            return outcome
         if await write_document(
             update, "freerooms", body, outcome, before=before, complete=message.complete
         ):
@@ -69,10 +60,10 @@ async def _store(update: Update, message: FreeRoomsMessage) -> Outcome:
 
 def apply_message(
     message: FreeRoomsMessage, before: Document, now_us: int
-) -> tuple[bytes | None, Outcome]:
+) -> tuple[bytes, Outcome]:
     """The free rooms after a message: those of a complete set, or a delta laid over `before`.
 
-    None: the outcome is an error.
+    Raises: MessageRejected.
     """
     today = from_us(now_us).date().toordinal()
     near = room_counts.cut(message.rooms, last=today + FAR.days)
@@ -86,7 +77,7 @@ def apply_message(
         stored = room_counts.decode(body) if body else room_counts.FreeRooms()
         if near.entries and {bool(key.room) for key in stored.entries} - {near.distinct}:
             text = "what is known is of the other kind: distinct rooms or room categories; send all"
-            return None, failed(UNABLE, text, status=_SEND_FREEROOMS)
+            raise MessageRejected(error(UNABLE, text, status=_SEND_FREEROOMS))
         recent = room_counts.cut(stored, first=today - _PAST.days)
         result = room_counts.apply_delta(recent, near)
         findings += _advice(before.complete_at, now_us)
@@ -94,7 +85,8 @@ def apply_message(
         text = "rooms are free in a closing season: there they are not offered"
         findings.append(Finding(kind="advisory", text=text))
     if result.size > _MAX_PERIODS:
-        return None, failed(UNABLE, "there are too many periods", status=_SEND_FREEROOMS)
+        text = "there are too many periods"
+        raise MessageRejected(error(UNABLE, text, status=_SEND_FREEROOMS))
     return room_counts.encode(result), Outcome(tuple(findings))
 
 
@@ -109,16 +101,17 @@ def _advice(complete_at: int | None, now_us: int) -> list[Finding]:
     return [Finding(kind="advisory", text=text, status=_SEND_FREEROOMS)]
 
 
-async def _threshold_problem(call: Call, message: FreeRoomsMessage) -> Finding | None:
-    """The error if BookingThreshold, which changes what BookingLimit means, does not fit the
-    handshake. Before there were handshakes it was optional.
+async def _check_thresholds(call: Call, message: FreeRoomsMessage) -> None:
+    """Raises: MessageRejected if BookingThreshold, which changes what BookingLimit means, does not
+    fit the handshake. Before there were handshakes it was optional.
     """
     if not message.thresholds or call.protocol.year < _THRESHOLD_SINCE:
-        return None
+        return
     common = await last_agreed(call.ctx, call.account.id, call.protocol.name)
     agreed = _THRESHOLD in common.get("action_OTA_HotelAvailNotif", ())
     if agreed and message.thresholds != "all":
-        return error(MISSING, "BookingThreshold is missing, though it was agreed upon")
+        text = "BookingThreshold is missing, though it was agreed upon"
+        raise MessageRejected(error(MISSING, text))
     if not agreed and message.thresholds != "none":
-        return error(UNABLE, f"BookingThreshold needs a handshake that agrees upon {_THRESHOLD}")
-    return None
+        text = f"BookingThreshold needs a handshake that agrees upon {_THRESHOLD}"
+        raise MessageRejected(error(UNABLE, text))

@@ -16,10 +16,10 @@ import msgspec
 
 from alpinehub.alpinebits import handshake_json
 from alpinehub.alpinebits.action import announce
-from alpinehub.alpinebits.call import Call, PlainText, ResponseBody, read, respond
+from alpinehub.alpinebits.call import Call, PlainText, ResponseBody, read
 from alpinehub.alpinebits.document import escape_text
 from alpinehub.alpinebits.handshake_json import NoCapabilities
-from alpinehub.alpinebits.outcome import INVALID_VALUE, failed, opening
+from alpinehub.alpinebits.outcome import INVALID_VALUE, Finding, MessageRejected, Outcome, error
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import Reader
 from cordata import Context, Tx
@@ -53,9 +53,11 @@ async def handshake(call: Call) -> ResponseBody:
         common = intersect(echo, ours)
     except NoCapabilities:
         problem = "EchoData is not the JSON of a handshake"
-        return respond(call, failed(INVALID_VALUE, problem))
+        raise MessageRejected(error(INVALID_VALUE, problem)) from None
     await _store_agreed(call.ctx, call.account.id, common)
-    return ping(handshake_json.encode(common), echo)
+    text = handshake_json.encode(common)
+    finding = Finding(kind="advisory", text=text, status="ALPINEBITS_HANDSHAKE")
+    return call.respond(Outcome((finding,)), f"<EchoData>{escape_text(echo)}</EchoData>")
 
 
 async def send_version(call: Call) -> ResponseBody:
@@ -105,15 +107,6 @@ async def _store_agreed(ctx: Context, account_id: int, common: Common) -> None:
 
     if news:
         await ctx.store.run(unit)
-
-
-def ping(common: str, echo: str) -> bytes:
-    """The OTA_PingRS: `common` is the JSON of what both sides support."""
-    return (
-        f"{opening('OTA_PingRS')}<Success/><Warnings>"
-        f'<Warning Type="11" Status="ALPINEBITS_HANDSHAKE">{escape_text(common)}</Warning>'
-        f"</Warnings><EchoData>{escape_text(echo)}</EchoData></OTA_PingRS>"
-    ).encode()
 
 
 def intersect(echo: str, ours: Capabilities) -> Common:

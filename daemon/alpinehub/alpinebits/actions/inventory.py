@@ -5,11 +5,13 @@ They are two documents of one form; each push replaces the document.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
-from alpinehub.alpinebits.inbound import admit, find_document, write_document
-from alpinehub.alpinebits.outcome import INVALID_HOTEL, Finding, Outcome
+from alpinehub.alpinebits.call import Call, ResponseBody, read
+from alpinehub.alpinebits.inbound import Update, find_document, receive, write_document
+from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.pull import respond_with
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.content import CONTENT
@@ -30,11 +32,13 @@ _EMPTY = {
 async def receive_content(call: Call, *, kind: ContentKind) -> ResponseBody:
     """OTA_HotelDescriptiveContentNotif:Inventory or :Info."""
     message = await read(call, CONTENT)
-    update = await admit(call, message.pushed_as(kind))
-    if isinstance(update, bytes):
-        return update
-    await write_document(update, kind, message.content, Outcome())
-    return update.respond(Outcome())
+    store = partial(_store, kind=kind, content=message.content)
+    return await receive(call, message.pushed_as(kind), store)
+
+
+async def _store(update: Update, kind: ContentKind, content: bytes) -> Outcome:
+    await write_document(update, kind, content, Outcome())
+    return Outcome()
 
 
 def _read(root: _Element) -> InboundMessage:
@@ -49,11 +53,8 @@ CONTENT_REQUEST = Reader(root="OTA_HotelDescriptiveInfoRQ", read=_read)
 async def send_content(call: Call, *, kind: ContentKind) -> ResponseBody:
     """OTA_HotelDescriptiveInfo:Inventory or :Info."""
     wanted = await read(call, CONTENT_REQUEST)
-    hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
-    if hotel is None:
-        return respond(call, INVALID_HOTEL)
-    if disabled := InboundMessage(uses=frozenset({kind})).disabled_features(hotel):
-        return respond(call, Outcome(disabled))
+    hotel = call.require_hotel(wanted)
+    replace(wanted, uses=frozenset({kind})).require_features(hotel)
     known = (await find_document(call.ctx.store, hotel.id, kind)).body()
     if not known:
         text = f"no {kind} of this hotel has been received yet"

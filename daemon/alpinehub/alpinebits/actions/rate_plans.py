@@ -14,16 +14,16 @@ from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
+from alpinehub.alpinebits.call import Call, ResponseBody, read
 from alpinehub.alpinebits.document import MAX_BODY_BYTES, tag
-from alpinehub.alpinebits.inbound import TRIES, LimitExceeded, Update, admit, lost_every_race
+from alpinehub.alpinebits.inbound import TRIES, Update, lost_every_race, receive
 from alpinehub.alpinebits.outcome import (
     INVALID_DATES,
-    INVALID_HOTEL,
     INVALID_VALUE,
     UNABLE,
+    MessageRejected,
     Outcome,
-    failed,
+    error,
 )
 from alpinehub.alpinebits.protocol import Protocol
 from alpinehub.alpinebits.pull import respond_with
@@ -56,10 +56,7 @@ Plans = Mapping[str, tuple[int, bytes]]
 async def receive_rate_plans(call: Call) -> ResponseBody:
     """OTA_HotelRatePlanNotif:RatePlans."""
     message = await read(call, RATES)
-    update = await admit(call, message)
-    if isinstance(update, bytes):
-        return update
-    return update.respond(await _store(update, message))
+    return await receive(call, message, partial(_store, message=message))
 
 
 class _Outdated(Exception):
@@ -69,7 +66,7 @@ class _Outdated(Exception):
 async def _store(update: Update, message: RatePlansMessage) -> Outcome:
     """Apply a message to the stored plans, and record it.
 
-    Raises: StoreUnavailable; TransportError (503) after TRIES concurrent updates.
+    Raises: MessageRejected; StoreUnavailable; TransportError (503) after TRIES concurrent updates.
     """
     store = update.call.ctx.store
     for _ in range(TRIES):
@@ -84,9 +81,6 @@ async def _store(update: Update, message: RatePlansMessage) -> Outcome:
             )
         except _Outdated:
             continue
-        except LimitExceeded as error:
-            outcome = failed(UNABLE, str(error))
-            await update.record_alone(outcome)
         return outcome
     raise lost_every_race()
 
@@ -95,7 +89,7 @@ def _make(
     message: RatePlansMessage, known: Plans, last: date
 ) -> tuple[dict[str, tuple[int, bytes]], Outcome]:
     """The new plans, compressed, by code, each with the `changed_at` of the stored plan that an
-    overlay was computed from (0: it is not an overlay).
+    overlay was computed from (0: it is not an overlay). Raises: MessageRejected.
     """
     from alpinehub.alpinebits.rules.overlay import TooLarge, apply_overlay, select_days
 
@@ -109,13 +103,13 @@ def _make(
         elif one.kind == "Overlay":
             if one.code not in known:
                 text = "an Overlay needs a rate plan that is known; send the whole plan"
-                return {}, failed(UNABLE, text, status=_SEND_RATEPLANS)
+                raise MessageRejected(error(UNABLE, text, status=_SEND_RATEPLANS))
             seen, before = known[one.code]
             try:
                 made[one.code] = (seen, zlib.compress(apply_overlay(zlib.decompress(before), body)))
             except TooLarge:
                 text = "with this Overlay the rate plan is too large; send the whole plan"
-                return {}, failed(UNABLE, text, status=_SEND_RATEPLANS)
+                raise MessageRejected(error(UNABLE, text, status=_SEND_RATEPLANS)) from None
     return made, Outcome((TOO_FAR,) if far else ())
 
 
@@ -127,25 +121,26 @@ async def _write(
     outcome: Outcome,
 ) -> None:
     who = {"hotel_id": update.hotel.id, "protocol": update.call.protocol.name, "now_us": tx.now_us}
-    if outcome.kind != "error":
-        await tx.fetch_one("rateplan_lock", hotel_id=update.hotel.id)
-        gone = [one.code for one in message.plans if one.kind == "Remove"]
-        if gone:
-            codes = encode_list(gone)
-            await tx.execute("rateplan_remove", hotel_id=update.hotel.id, codes=codes)
-        if message.complete:
-            codes = encode_list(made)
-            await tx.execute("rateplan_remove_others", hotel_id=update.hotel.id, codes=codes)
-        for code, (seen, body) in sorted(made.items()):
-            if not seen:
-                await tx.write("rateplan_set", code=code, body=body, **who)
-            elif not await tx.execute("rateplan_overlay", code=code, body=body, seen=seen, **who):
-                raise _Outdated
-        [row] = await tx.fetch_all("rateplan_count", hotel_id=update.hotel.id)
-        if row["plans"] > MAX_PLANS:
-            raise LimitExceeded(f"a hotel has at most {MAX_PLANS} rate plans here")
-        if row["bytes"] > MAX_BYTES:
-            raise LimitExceeded("the rate plans of this hotel are too large all together")
+    await tx.fetch_one("rateplan_lock", hotel_id=update.hotel.id)
+    gone = [one.code for one in message.plans if one.kind == "Remove"]
+    if gone:
+        codes = encode_list(gone)
+        await tx.execute("rateplan_remove", hotel_id=update.hotel.id, codes=codes)
+    if message.complete:
+        codes = encode_list(made)
+        await tx.execute("rateplan_remove_others", hotel_id=update.hotel.id, codes=codes)
+    for code, (seen, body) in sorted(made.items()):
+        if not seen:
+            await tx.write("rateplan_set", code=code, body=body, **who)
+        elif not await tx.execute("rateplan_overlay", code=code, body=body, seen=seen, **who):
+            raise _Outdated
+    [row] = await tx.fetch_all("rateplan_count", hotel_id=update.hotel.id)
+    if row["plans"] > MAX_PLANS:
+        text = f"a hotel has at most {MAX_PLANS} rate plans here"
+        raise MessageRejected(error(UNABLE, text))
+    if row["bytes"] > MAX_BYTES:
+        text = "the rate plans of this hotel are too large all together"
+        raise MessageRejected(error(UNABLE, text))
     await update.record(tx, outcome)
 
 
@@ -202,26 +197,23 @@ BASE_RATES_REQUEST = Reader(root="OTA_HotelRatePlanRQ", read=_read_request)
 async def send_base_rates(call: Call) -> ResponseBody:
     """OTA_HotelRatePlan:BaseRates."""
     wanted = await read(call, BASE_RATES_REQUEST)
-    hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
     if wanted.findings:
-        return respond(call, Outcome(wanted.findings))
-    if hotel is None:
-        return respond(call, INVALID_HOTEL)
-    if disabled := wanted.disabled_features(hotel):
-        return respond(call, Outcome(disabled))
+        raise MessageRejected(*wanted.findings)
+    hotel = call.require_hotel(wanted)
+    wanted.require_features(hotel)
     if wanted.deltas:  # an error, as a warning needs 2022-10, and a plan beside it
         text = "this server does not support deltas of base rates: name days, or leave DateRange"
-        return respond(call, failed(UNABLE, text))
+        raise MessageRejected(error(UNABLE, text))
     known = await call.ctx.store.read(partial(read_plans, hotel_id=hotel.id))
     if not known:
         text = "no rate plan of this hotel has been received yet"
-        return respond(call, failed(UNABLE, text, status=_SEND_RATEPLANS))
+        raise MessageRejected(error(UNABLE, text, status=_SEND_RATEPLANS))
     plans = await asyncio.to_thread(_select, known, wanted, call.protocol)
     if plans is None:
         text = "these are more rates than fit into an answer: name fewer days or plans"
-        return respond(call, failed(UNABLE, text))
+        raise MessageRejected(error(UNABLE, text))
     if not plans:
-        return respond(call, failed(UNABLE, "no rate plan is what was asked for"))
+        raise MessageRejected(error(UNABLE, "no rate plan is what was asked for"))
     content = b"<RatePlans>%b</RatePlans>" % b"".join(plans)
     return await respond_with(call, hotel, content)
 

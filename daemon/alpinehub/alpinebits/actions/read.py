@@ -6,11 +6,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.call import Call, ResponseBody, read, respond
+from alpinehub.alpinebits.call import Call, ResponseBody, read
 from alpinehub.alpinebits.guest import RESPONSE_END, RESPONSE_START, response
 from alpinehub.alpinebits.guest_requests import Cursor, Page, send_page
 from alpinehub.alpinebits.moment import moment_us
-from alpinehub.alpinebits.outcome import INVALID_HOTEL
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.alpinebits.rules.inbound_message import InboundMessage
 from alpinehub.models import Hotel
@@ -43,9 +42,7 @@ READ_REQUEST = Reader(root="OTA_ReadRQ", read=_read)
 async def read_requests(call: Call) -> ResponseBody:
     """The waiting guest requests, or all that were created since a time."""
     wanted = await read(call, READ_REQUEST)
-    hotel = call.account.hotel(wanted.hotel_code, wanted.hotel_name)
-    if hotel is None:
-        return respond(call, INVALID_HOTEL)
+    hotel = call.require_hotel(wanted)
     since_us = moment_us(wanted.start, hotel.zone) if wanted.start is not None else None
     page = await send_page(call.ctx, call.recipient, hotel, Cursor(since_us=since_us))
     # A single page is sent with a Content-Length, which some old clients prefer.

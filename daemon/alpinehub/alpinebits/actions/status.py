@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read, respond
+from alpinehub.alpinebits.call import Call, Recipient, ResponseBody, read
 from alpinehub.alpinebits.contact import note_contact
 from alpinehub.alpinebits.document import escape_attribute, tag
 from alpinehub.alpinebits.guest_requests import STEP, add_history
 from alpinehub.alpinebits.moment import moment_us
-from alpinehub.alpinebits.outcome import UNABLE, Finding, Outcome, failed
+from alpinehub.alpinebits.outcome import UNABLE, Finding, MessageRejected, Outcome, error
 from alpinehub.alpinebits.reader import Reader
 from alpinehub.models import Hotel
 from alpinehub.sql import encode_list
@@ -59,10 +59,12 @@ async def update_statuses(call: Call) -> ResponseBody:
     software would repeat the update for ever.
 
     An update that is older than the stored status, or the same, changes nothing. Raises:
-    StoreUnavailable; then a part of the updates may be recorded, which is recognized when they come
-    again.
+    MessageRejected; StoreUnavailable; then a part of the updates may be recorded, which is
+    recognized when they come again.
     """
     updates = await read(call, STATUSES)
+    if not updates:
+        raise MessageRejected(error(UNABLE, "there is no HotelReservation"))
     hotels = {one.id: one for one in call.account.hotels if one.offers("status_update")}
     known: set[str] = set()
     for start in range(0, len(updates), STEP):
@@ -70,8 +72,6 @@ async def update_statuses(call: Call) -> ResponseBody:
         known |= await call.ctx.store.run(
             partial(_record, recipient=call.recipient, hotels=hotels, updates=part)
         )
-    if not updates:
-        return respond(call, failed(UNABLE, "there is no HotelReservation"))
     unknown = dict.fromkeys(one.id for one in updates if one.id not in known)
     notes = (
         Finding(kind="advisory", code=UNABLE, text=_UNKNOWN, record=record) for record in unknown
@@ -82,7 +82,7 @@ async def update_statuses(call: Call) -> ResponseBody:
         for kind, name in dict.fromkeys((one.kind, one.id) for one in updates)
     )
     content = f"<HotelReservations>{content}</HotelReservations>"
-    return respond(call, Outcome(tuple(notes)), content)
+    return call.respond(Outcome(tuple(notes)), content)
 
 
 async def _record(

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from alpinehub.alpinebits.outcome import INVALID_VALUE, UNABLE, Finding, error
+from alpinehub.alpinebits.outcome import INVALID_VALUE, UNABLE, Finding, MessageRejected, error
 from alpinehub.models import Feature, Hotel
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ class InboundMessage:
     #: Categories of rooms that it mentions.
     room_types: frozenset[str] = frozenset()
 
-    def disabled_features(self, hotel: Hotel) -> tuple[Finding, ...]:
-        """One error for each feature that is disabled for the hotel. Its status asks for a new
-        handshake, which shows what is enabled.
+    def require_features(self, hotel: Hotel) -> None:
+        """Raises: MessageRejected with an error for each feature that is disabled for the hotel.
+        Its status asks for a new handshake, which shows what is enabled.
         """
-        return tuple(
+        disabled = [
             error(
                 UNABLE,
                 f"this server does not support {_WORDS.get(feature, feature)}",
@@ -77,7 +77,9 @@ class InboundMessage:
             )
             for feature in sorted(self.uses)
             if not hotel.offers(feature)
-        )
+        ]
+        if disabled:
+            raise MessageRejected(*disabled)
 
 
 class Problems:
