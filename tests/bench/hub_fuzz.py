@@ -114,10 +114,9 @@ def _read(mutant: Any, version: str) -> None:
         STATUSES,
     )
     root = etree.QName(mutant).localname
-    reader = {**READERS, **{one.root: one for one in others}}.get(root)
-    if reader is not None:
-        told = read_here(etree.tostring(mutant), PROTOCOLS[version], reader)
-        _keep(root, told)
+    for reader in (*READERS.values(), *others):
+        if reader.root == root:
+            _keep(root, read_here(etree.tostring(mutant), PROTOCOLS[version], reader))
 
 
 def _keep(root: str, told: Any) -> None:

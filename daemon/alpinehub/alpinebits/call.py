@@ -163,7 +163,7 @@ async def _read_in_the_pool(call: Call, data: bytes, reader: Reader[T], type: ty
     payload: dict[str, Any] = {
         "document": data,
         "protocol": call.protocol.name,
-        "root": reader.root,
+        "action": call.action,
     }
     reading = await run_in_pool(call, READ_LARGE, payload, type=Reading, what=reader.root)
     if reading is None:

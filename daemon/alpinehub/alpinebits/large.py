@@ -10,26 +10,33 @@ from typing import Any
 
 import msgspec
 
+from alpinehub.alpinebits import action
 from alpinehub.alpinebits.document import tag
 from alpinehub.alpinebits.outcome import opening
 from alpinehub.alpinebits.protocol import PROTOCOLS
 from alpinehub.alpinebits.reader import Reader, Reading, read_here
 from alpinehub.alpinebits.rules.acknowledgement import REPORT
-from alpinehub.alpinebits.rules.content import CONTENT
+from alpinehub.alpinebits.rules.content import INFO, INVENTORY
 from alpinehub.alpinebits.rules.events import EVENTS
 from alpinehub.alpinebits.rules.freerooms import AVAIL, COUNTS
 from alpinehub.alpinebits.rules.rate_plans import RATES
 from alpinehub.alpinebits.transport_error import TransportError
 
-#: By the name of the root element.
+#: By action.
 READERS: Mapping[str, Reader[Any]] = {
-    reader.root: reader for reader in (REPORT, AVAIL, COUNTS, CONTENT, RATES, EVENTS)
+    action.ACKNOWLEDGE: REPORT,
+    action.AVAIL: AVAIL,
+    action.INV_COUNT: COUNTS,
+    action.INVENTORY_PUSH: INVENTORY,
+    action.INFO_PUSH: INFO,
+    action.RATE_PLANS: RATES,
+    action.EVENT_REPORTS: EVENTS,
 }
 
 
 def read_large(payload: dict[str, Any], session: object) -> Reading:
-    """The command `read_message`: {document, protocol, root}."""
-    protocol, reader = PROTOCOLS[payload["protocol"]], READERS[payload["root"]]
+    """The command `read_message`: {document, protocol, action}."""
+    protocol, reader = PROTOCOLS[payload["protocol"]], READERS[payload["action"]]
     try:
         message = read_here(payload["document"], protocol, reader)
     except TransportError as problem:

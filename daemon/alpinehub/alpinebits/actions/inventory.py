@@ -14,7 +14,7 @@ from alpinehub.alpinebits.inbound import Update, find_document, receive, write_d
 from alpinehub.alpinebits.outcome import Finding, Outcome
 from alpinehub.alpinebits.pull import respond_with
 from alpinehub.alpinebits.reader import Reader
-from alpinehub.alpinebits.rules.content import CONTENT
+from alpinehub.alpinebits.rules.content import INFO, INVENTORY
 from alpinehub.alpinebits.rules.inbound_message import InboundMessage
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 ContentKind = Literal["inventory", "info"]
 
+_READERS = {"inventory": INVENTORY, "info": INFO}
 _EMPTY = {
     "inventory": b"<HotelDescriptiveContents><HotelDescriptiveContent><FacilityInfo><GuestRooms/>"
     b"</FacilityInfo></HotelDescriptiveContent></HotelDescriptiveContents>",
@@ -31,9 +32,8 @@ _EMPTY = {
 
 async def receive_content(call: Call, *, kind: ContentKind) -> ResponseBody:
     """OTA_HotelDescriptiveContentNotif:Inventory or :Info."""
-    message = await read(call, CONTENT)
-    store = partial(_store, kind=kind, content=message.content)
-    return await receive(call, message.pushed_as(kind), store)
+    message = await read(call, _READERS[kind])
+    return await receive(call, message, partial(_store, kind=kind, content=message.content))
 
 
 async def _store(update: Update, kind: ContentKind, content: bytes) -> Outcome:

@@ -1,23 +1,19 @@
 """Inventory and Info: the content of a hotel as hotel software pushes it, and its rules.
 
 Inventory has the room categories and rooms, Info all the rest. Only the action says which of the
-two a document is. So a document is checked against both sets of rules, and the action uses one.
+two a document is.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alpinehub.alpinebits.document import canonical, child, descendants, listed, tag
-from alpinehub.alpinebits.outcome import (
-    INVALID_ROOM,
-    INVALID_VALUE,
-    MISSING,
-    UNABLE,
-    Finding,
-)
+from alpinehub.alpinebits.outcome import INVALID_ROOM, INVALID_VALUE, MISSING, UNABLE
 from alpinehub.alpinebits.reader import INBOUND_BYTES, INBOUND_MARKUP, Reader
 from alpinehub.alpinebits.rules.inbound_message import (
     InboundMessage,
@@ -47,31 +43,21 @@ _NOT_INVENTORY = ("HotelInfo", "Policies", "AffiliationInfo", "ContactInfos")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentMessage(InboundMessage):
-    """A push of a hotel's content, for both actions."""
+    """A push of a hotel's content."""
 
-    #: The errors that it has as an Inventory, and as an Info.
-    inventory: tuple[Finding, ...] = ()
-    info: tuple[Finding, ...] = ()
     #: The HotelDescriptiveContent as canonical XML.
     content: bytes = b""
 
-    def pushed_as(self, feature: Feature) -> InboundMessage:
-        """The message as the push of "inventory" or "info"."""
-        return InboundMessage(
-            hotel_code=self.hotel_code,
-            hotel_name=self.hotel_name,
-            findings=self.inventory if feature == "inventory" else self.info,
-            uses=frozenset({feature}),
-        )
 
-
-def _read(root: _Element) -> ContentMessage:
+def _read(
+    root: _Element, feature: Feature, check: Callable[[_Element], Problems]
+) -> ContentMessage:
     content = root[0][0]
     return ContentMessage(
         hotel_code=content.get("HotelCode"),
         hotel_name=content.get("HotelName"),
-        inventory=tuple(_check_inventory(content).findings),
-        info=tuple(_check_info(content).findings),
+        findings=tuple(check(content).findings),
+        uses=frozenset({feature}),
         content=canonical(content),
     )
 
@@ -111,13 +97,18 @@ def _check_info(content: _Element) -> Problems:
     return problems
 
 
-CONTENT = Reader(
-    root="OTA_HotelDescriptiveContentNotifRQ",
-    read=_read,
-    type=ContentMessage,
-    max_bytes=INBOUND_BYTES,
-    max_markup=INBOUND_MARKUP,
-)
+def _reader(feature: Feature, check: Callable[[_Element], Problems]) -> Reader[ContentMessage]:
+    return Reader(
+        root="OTA_HotelDescriptiveContentNotifRQ",
+        read=partial(_read, feature=feature, check=check),
+        type=ContentMessage,
+        max_bytes=INBOUND_BYTES,
+        max_markup=INBOUND_MARKUP,
+    )
+
+
+INVENTORY = _reader("inventory", _check_inventory)
+INFO = _reader("info", _check_info)
 
 
 class _RoomsCheck:
