@@ -35,33 +35,6 @@ REFUSED = (
 BOOKED = {"total": 1, "currency": "EUR", "room_type": "DZ"}
 
 
-async def test_guest_request_is_delivered_until_it_is_acknowledged(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        assert await hub.read("u1", "H1") == []
-        await hub.add(H1, "a1")
-        await hub.add(H1, "a2", "reservation", **BOOKED)
-        expected = [("14", "a1", "Requested"), ("14", "a2", "Reserved")]
-        assert await hub.read_all("u1", "H1") == expected
-        assert await hub.read_all("u1", "H1", "2020-10") == expected
-        assert await hub.acknowledge("u1", (14, "a1")) == []
-        assert await hub.read("u1", "H1") == ["a2"]
-        assert await hub.acknowledge("u1", (14, "a2"), (14, "a1")) == []
-        assert await hub.read("u1", "H1") == []
-
-
-async def test_delivery_is_recorded_before_the_response(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1")
-        await hub.read("u1", "H1")
-        first = (await hub.deliveries(U1))["a1", 1]
-        await hub.read("u1", "H1")
-        second = (await hub.deliveries(U1))["a1", 1]
-        assert (first["ever_sent"], first["waiting"]) == (1, 1)
-        assert second == first
-        await hub.acknowledge("u1", (14, "a1"))
-        assert (await hub.deliveries(U1))["a1", 1]["acked_at"] > second["sent_at"]
-
-
 @pytest.mark.parametrize("waiting", [[], ["a1", "a2"]], ids=["nothing waits", "repeated"])
 async def test_poll_that_finds_nothing_new_writes_nothing(
     tmp_path: Path, waiting: list[str]
@@ -86,17 +59,6 @@ async def test_accounts_cannot_see_or_acknowledge_what_is_not_theirs(tmp_path: P
         assert await hub.read("u1", "H1") == ["a1"]
         assert await hub.acknowledge("u2", (14, "a1")) == ["a1"]
         assert await hub.read("u1", "H1") == ["a1"]
-
-
-async def test_acknowledgement_may_be_repeated(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1")
-        await hub.read("u1", "H1")
-        for _ in range(3):
-            assert await hub.acknowledge("u1", (14, "a1"), (14, "a1")) == []
-            acked_at = (await hub.deliveries(U1))["a1", 1]["acked_at"]
-        assert (await hub.deliveries(U1))["a1", 1]["acked_at"] == acked_at
-        assert await hub.acknowledge("u1") == []
 
 
 @pytest.mark.parametrize("version", PROTOCOLS)
@@ -364,32 +326,6 @@ async def test_client_that_fetched_a_version_first_is_recorded(tmp_path: Path) -
         ]
 
 
-async def test_undeliverable_record_is_delivered_when_it_can_be_rendered(tmp_path: Path) -> None:
-    """A newsletter subscription: held for a client of 2020-10, delivered to one of 2022-10."""
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1", arrival=None, departure=None, adults=0, newsletter=True)
-        assert await hub.read("u1", "H1", "2020-10") == []
-        assert (await hub.deliveries(U1))["a1", 1]["undeliverable_text"]
-        assert await hub.read("u1", "H1", "2022-10") == ["a1"]
-        row = (await hub.deliveries(U1))["a1", 1]
-        assert (row["undeliverable_code"], row["undeliverable_text"], row["undeliverable_at"]) == (
-            None,
-            None,
-            None,
-        )
-
-
-async def test_list_longer_than_a_page_is_complete_and_in_order(tmp_path: Path) -> None:
-    async with open_hub(tmp_path) as hub:
-        names = [f"a{number:04d}" for number in range(2 * guest_requests.PAGE + 50)]
-        for name in names:
-            await hub.add(H1, name)
-        assert await hub.read("u1", "H1") == names
-        assert await hub.read("u1", "H1", "2024-10", "2020-01-01T00:00:00Z") == names
-        assert await hub.acknowledge("u1", *((14, name) for name in names[:-1])) == []
-        assert await hub.read("u1", "H1") == names[-1:]
-
-
 @pytest.mark.parametrize("version", PROTOCOLS)
 async def test_hotel_is_found_by_code_and_before_2024_by_name(tmp_path: Path, version: str) -> None:
     async with open_hub(tmp_path) as hub:
@@ -413,20 +349,6 @@ async def test_name_of_two_hotels_is_an_invalid_hotel(tmp_path: Path) -> None:
         by_name = read_rq("", name="Hotel H1")
         response = await hub.post("u2", "OTA_Read:GuestRequests", by_name, "2022-10")
         assert error_of(response) == ("13", "392")
-
-
-@pytest.mark.parametrize("version", PROTOCOLS)
-async def test_responses_are_valid_in_every_version(tmp_path: Path, version: str) -> None:
-    async with open_hub(tmp_path) as hub:
-        await hub.add(H1, "a1", first_name="<b>&\"'", message="]]> \u202e שלום 𝄞")
-        await hub.add(H1, "a2", "reservation", **BOOKED)
-        await hub.add(H1, "a3")
-        await hub.read("u1", "H1", version)
-        await hub.add(H1, "a3", "cancelled")
-        response = await hub.post("u1", "OTA_Read:GuestRequests", read_rq("H1"), version)
-        assert response.headers["content-type"].startswith("text/xml")
-        assert material.problems(response.content, version) == []
-        assert response.content.count(b"<HotelReservation ") == 3
 
 
 async def test_concurrent_polls_and_acknowledgements_lose_nothing(tmp_path: Path) -> None:

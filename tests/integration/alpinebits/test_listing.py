@@ -48,6 +48,7 @@ async def test_list_goes_out_whole_when_it_is_less_than_a_page(
 ) -> None:
     async with open_hub(tmp_path) as hub:
         names = await fill(hub, count)
+        assert await hub.read("u1", "H1", "2024-10", "2020-01-01T00:00:00Z") == names
         for _ in range(2):
             response = await hub.post("u1", READ, read_rq("H1"))
             assert (hub.parts == 1) is whole

@@ -310,32 +310,6 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     return [(line["OTA_CODE"], line.get("REQUEST_ID", "")) for line in lines]
 
 
-@pytest.mark.parametrize("version", PROTOCOLS)
-async def test_samples_are_answered_in_every_version(tmp_path: Path, version: str) -> None:
-    """Their hotel 123 is known; of the IDs that they acknowledge, none."""
-    async with open_hub(tmp_path) as hub:
-        await hub.add_account("u2", await hub.add_hotel("123", name="Frangart Inn"))
-        notif_report = "OTA_NotifReport:GuestRequests"
-        for folder, name, action in (
-            ("2020-10", "GuestRequests-OTA_ReadRQ.xml", READ),
-            ("2024-10", "GuestRequests-OTA_ReadRQ.xml", READ),
-            ("2024-10", "GuestRequests-OTA_ReadRQ-selection-criteria.xml", READ),
-            ("2020-10", "GuestRequests-OTA_ReadRQ-ack.xml", notif_report),
-            ("2024-10", "GuestRequests-Acknowledgments-OTA_NotifReportRQ.xml", notif_report),
-            (
-                "2024-10",
-                "GuestRequests-Acknowledgments-OTA_NotifReportRQ-warning.xml",
-                notif_report,
-            ),
-        ):
-            response = await hub.post("u2", action, material.message(folder, name), version)
-            assert response.status_code == 200
-            assert "<Success/>" in response.text
-            assert material.problems(response.content, version) == []
-        invalid = material.message("2017-10", "GuestRequests-OTA_ReadRQ-invalid.xml")
-        assert_error(await hub.post("u2", READ, invalid, version), 400)
-
-
 async def test_failure_is_told_as_a_transport_error(tmp_path: Path) -> None:
     async with open_hub(tmp_path) as hub:
         await hub.add(1, "a1")
