@@ -29,8 +29,7 @@ def _subject(row: Row) -> Subject:
 
 async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
     """Count one day of a hotel."""
-    from_at, until_at = day_bounds(day, hotel.time_zone)
-    bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
+    bounds = _bounds(hotel, day)
     sources = _by_source(await tx.fetch_all("report_sources", **bounds))
     [versions] = await tx.fetch_all("report_versions", **bounds)
     [sent] = await tx.fetch_all("report_deliveries", **bounds)
@@ -60,8 +59,7 @@ async def read_figures(tx: Tx, hotel: Subject, day: date) -> Figures:
 
 async def read_missed_day(tx: Tx, hotel: Subject, day: date) -> MissedDay:
     """Count one day that had no report."""
-    from_at, until_at = day_bounds(day, hotel.time_zone)
-    bounds = {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
+    bounds = _bounds(hotel, day)
     [versions] = await tx.fetch_all("report_versions", **bounds)
     [sent] = await tx.fetch_all("report_deliveries", **bounds)
     return MissedDay(
@@ -94,8 +92,10 @@ async def _days(tx: Tx, hotel: Subject, last: date) -> tuple[DayCount, ...]:
 
 
 async def _received(tx: Tx, hotel: Subject, day: date) -> int:
-    from_at, until_at = day_bounds(day, hotel.time_zone)
-    [row] = await tx.fetch_all(
-        "report_received", hotel_id=hotel.id, from_at=from_at, until_at=until_at
-    )
+    [row] = await tx.fetch_all("report_received", **_bounds(hotel, day))
     return int(row["count"])
+
+
+def _bounds(hotel: Subject, day: date) -> dict[str, int]:
+    from_at, until_at = day_bounds(day, hotel.time_zone)
+    return {"hotel_id": hotel.id, "from_at": from_at, "until_at": until_at}
