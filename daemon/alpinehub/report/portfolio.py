@@ -14,9 +14,9 @@ from alpinehub.report.chart import chart_context
 from alpinehub.report.counting import read_figures, read_hotels
 from alpinehub.report.day import REPORT_TIME
 from alpinehub.report.figures import DayCount, Figures
-from alpinehub.report.texts import Words, age_in, words_in
+from alpinehub.report.texts import Words, age_in, moment_in, words_in
 from alpinehub.report.writing import Report, plain, templates
-from cordata import Store, from_us
+from cordata import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,19 +141,16 @@ def _urgency(hotel: PortfolioHotel) -> tuple[object, ...]:
 def write_portfolio(portfolio: Portfolio) -> Report:
     """The summary in the agency's language and time zone."""
     words = words_in(portfolio.language)
-    zone = ZoneInfo(portfolio.time_zone)
-
-    def local(us: int) -> str:
-        return from_us(us).astimezone(zone).strftime(words.date_time)
-
     stale = [hotel.code for hotel in portfolio.hotels if hotel.stale]
     context: dict[str, Any] = {
         "portfolio": portfolio,
         "words": words,
         "day": portfolio.day.strftime(words.date),
         "heads": _heads(words),
-        "lines": [_cells(hotel, portfolio, words, local) for hotel in portfolio.hotels],
-        "waiting_title": words.waiting.format(at=local(portfolio.made_at)),
+        "lines": [_cells(hotel, portfolio, words) for hotel in portfolio.hotels],
+        "waiting_title": words.waiting.format(
+            at=moment_in(words, portfolio.made_at, portfolio.time_zone)
+        ),
         "stale": words.stale.format(hotels=", ".join(stale)) if stale else "",
         **chart_context(portfolio.days, words),
     }
@@ -172,15 +169,13 @@ def _heads(words: Words) -> tuple[str, ...]:
     )
 
 
-def _cells(
-    hotel: PortfolioHotel, portfolio: Portfolio, words: Words, local: Any
-) -> tuple[str, ...]:
+def _cells(hotel: PortfolioHotel, portfolio: Portfolio, words: Words) -> tuple[str, ...]:
     since, contact = hotel.since_at, hotel.last_contact_at
     other_day = "" if hotel.day == portfolio.day else f" ({hotel.day.strftime(words.date)})"
     return (
         f"{hotel.code} {plain(hotel.name)}{other_day}",
         *(str(hotel.received), str(hotel.waiting)),
         "" if since is None else age_in(words, portfolio.made_at - since),
-        words.never if contact is None else local(contact),
+        words.never if contact is None else moment_in(words, contact, portfolio.time_zone),
         *(str(hotel.review), str(hotel.undeliverable), str(hotel.errors)),
     )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from cordata import from_us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +231,11 @@ _WORDS = {words.language: words for words in (_GERMAN, _ITALIAN, _ENGLISH)}
 def words_in(language: str) -> Words:
     """The texts in a language; English if there are none in it."""
     return _WORDS.get(language, _ENGLISH)
+
+
+def moment_in(words: Words, us: int, time_zone: str) -> str:
+    """Microseconds since the epoch as text."""
+    return from_us(us).astimezone(ZoneInfo(time_zone)).strftime(words.date_time)
 
 
 def age_in(words: Words, us: int) -> str:

@@ -7,14 +7,12 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 
 from alpinehub.report.chart import chart_context
 from alpinehub.report.figures import Figures, Waiting
-from alpinehub.report.texts import Words, age_in, words_in
-from cordata import from_us
+from alpinehub.report.texts import Words, age_in, moment_in, words_in
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -49,7 +47,7 @@ class Report:
 def write(figures: Figures) -> Report:
     """The report in the hotel's language and time zone."""
     words = words_in(figures.hotel.language)
-    made_at = _local(figures.made_at, figures, words)
+    made_at = moment_in(words, figures.made_at, figures.hotel.time_zone)
     context: dict[str, Any] = {
         "figures": figures,
         "hotel": figures.hotel,
@@ -103,10 +101,11 @@ def _sources(figures: Figures, words: Words) -> list[tuple[str, str]]:
 
 
 def _waiting(account: Waiting, figures: Figures, words: Words) -> str:
+    zone = figures.hotel.time_zone
     parts = [str(account.count) if account.count else words.nothing]
     if account.since_at is not None:
         age = age_in(words, figures.made_at - account.since_at)
-        parts.append(words.since.format(at=_local(account.since_at, figures, words), age=age))
+        parts.append(words.since.format(at=moment_in(words, account.since_at, zone), age=age))
     if account.late:
         parts.append(words.late.format(count=account.late))
     if account.undeliverable:
@@ -115,17 +114,11 @@ def _waiting(account: Waiting, figures: Figures, words: Words) -> str:
     if account.pushed_at is not None or account.failures:
         last = [(words.pushed, account.pushed_at)]
     for sentence, at in last:
-        moment = words.never if at is None else _local(at, figures, words)
+        moment = words.never if at is None else moment_in(words, at, zone)
         parts.append(sentence.format(at=moment))
     if account.failures:
         parts.append(words.failures.format(count=account.failures))
     return "; ".join(parts)
-
-
-def _local(us: int, figures: Figures, words: Words) -> str:
-    """Microseconds since the epoch as text in the hotel's time zone."""
-    zone = ZoneInfo(figures.hotel.time_zone)
-    return from_us(us).astimezone(zone).strftime(words.date_time)
 
 
 def plain(text: object) -> str:
