@@ -171,21 +171,6 @@ async def test_who_is_enabled_again_is_given_time(
         assert "for 25 h" in text
 
 
-async def test_hotel_that_was_stale_before_it_was_disabled_is_stale_anew(
-    tmp_path: Path, passed: Passed
-) -> None:
-    async with open_hub(tmp_path) as hub:
-        await contact(hub, polled_at=hub.ctx.now_us())
-        later(hub, 25)
-        assert len(await passed(hub)) == 1
-        await set_hotel_disabled(hub.ctx.store, "DEMO", True)
-        later(hub, 500)
-        await set_hotel_disabled(hub.ctx.store, "DEMO", False)
-        assert await passed(hub) == []
-        later(hub, 25)
-        assert len(await passed(hub)) == 1
-
-
 async def test_stale_software_is_an_alert_though_it_cannot_be_noted(
     tmp_path: Path,
     passed: Passed,
