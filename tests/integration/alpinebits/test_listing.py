@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from pathlib import Path
@@ -77,25 +78,45 @@ async def test_page_of_nothing_but_undeliverable_ones_does_not_end_the_list(tmp_
         assert await hub.read("u1", "H1") == ["a8"]
 
 
-async def test_failure_in_the_middle_of_a_list_ends_it_before_its_end(tmp_path: Path) -> None:
+def fail_once(monkeypatch: pytest.MonkeyPatch, hub: Hub, page: int) -> None:
+    """Let the store fail when a poll records its page of this number, from 1."""
+    run, pages = hub.ctx.store.run, itertools.count(1)
+
+    async def fail(unit: Any) -> Any:
+        if next(pages) == page:
+            raise StoreUnavailable("disk", retry_after_s=7)
+        return await run(unit)
+
+    monkeypatch.setattr(hub.ctx.store, "run", fail)
+
+
+async def count_sent(hub: Hub) -> int:
+    return sum(1 for row in (await hub.deliveries(U1)).values() if row["sent_at"])
+
+
+@pytest.mark.parametrize("page", [1, 2])
+async def test_failure_before_a_list_begins_is_told_and_its_page_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
     async with open_hub(tmp_path) as hub:
         await fill(hub, 12)
-        store, units = hub.ctx.store, 0
-        run = store.run
+        fail_once(monkeypatch, hub, page)
+        response = await hub.post("u1", READ, read_rq("H1"))
+        assert (response.status_code, response.headers["retry-after"]) == (503, "7")
+        assert response.text.startswith("ERROR:")
+        assert await count_sent(hub) == 3 * (page - 1)
+        assert len(await hub.read("u1", "H1")) == 12
 
-        async def fail_at_the_third(unit: Any) -> Any:
-            nonlocal units
-            units += 1
-            if units == 3:  # each of them records a page
-                raise StoreUnavailable("disk", retry_after_s=7)
-            return await run(unit)
 
-        store.run = fail_at_the_third  # type: ignore[method-assign,assignment]
+async def test_failure_in_the_middle_of_a_list_ends_it_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_hub(tmp_path) as hub:
+        await fill(hub, 12)
+        fail_once(monkeypatch, hub, 3)
         with pytest.raises(StoreUnavailable):
             await hub.post("u1", READ, read_rq("H1"))
-        store.run = run  # type: ignore[method-assign]
-        sent = [name for (name, _), row in (await hub.deliveries(U1)).items() if row["sent_at"]]
-        assert len(sent) == 6
+        assert await count_sent(hub) == 6
         assert len(await hub.read("u1", "H1")) == 12
 
 

@@ -48,12 +48,15 @@ async def read_requests(call: Call) -> ResponseBody:
     # A single page is sent with a Content-Length, which some old clients prefer.
     if page.next is None:
         return response(one.xml for one in page.versions)
-    return _parts(call, hotel, page)
+    # If the store fails here, the answer is a 503; later it can only end early.
+    second = await send_page(call.ctx, call.recipient, hotel, page.next)
+    return _parts(call, hotel, page, second)
 
 
-async def _parts(call: Call, hotel: Hotel, page: Page) -> AsyncGenerator[bytes, None]:
-    """The response in parts, so that only one page is in memory."""
-    yield RESPONSE_START
+async def _parts(call: Call, hotel: Hotel, first: Page, page: Page) -> AsyncGenerator[bytes, None]:
+    """The response in parts, so that at most two pages are in memory."""
+    yield RESPONSE_START + b"".join(one.xml for one in first.versions)
+    del first
     while True:
         if page.versions:
             yield b"".join(one.xml for one in page.versions)
