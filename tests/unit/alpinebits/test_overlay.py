@@ -36,6 +36,19 @@ def said(plan: bytes) -> list[tuple[str, str, str]]:
     return [(room, f"{start}-{end}", amount) for end, room, start, amount in found]
 
 
+def test_days_that_are_told_twice_or_touch_are_cut_out_once() -> None:
+    known = plan(rates(rate("01-31")))
+    told = rate("08-12", amount=4), rate("05-20", amount=5), rate("21-22", amount=6)
+    assert said(apply_overlay(known, plan(rates(*told))))[:2] == [
+        ("DZ", "01-04", "1"),
+        ("DZ", "23-31", "1"),
+    ]
+    assert said(apply_overlay(known, plan(rates(rate("01-15"), rate("16-31", amount=2))))) == [
+        ("DZ", "01-15", "1"),
+        ("DZ", "16-31", "2"),
+    ]
+
+
 def test_overlay_may_last_until_the_last_day_of_the_calendar() -> None:
     ever = '<Rate InvTypeCode="DZ" Start="{}" End="9999-12-31"/>'
     known = plan(rates(rate("01-20"), ever.format("2027-01-21")))
