@@ -57,6 +57,9 @@ async def test_list_goes_out_whole_when_it_is_less_than_a_page(
             assert [one[1] for one in reservations(response.content)] == names
             assert response.headers["content-type"] == "text/xml; charset=utf-8"
             assert response.headers["x-alpinebits-server-accept-encoding"] == "gzip"
+        await hub.acknowledge("u1", *((14, name) for name in names))
+        assert await hub.read("u1", "H1") == []
+        assert await hub.read("u1", "H1", "2024-10", "2020-01-01T00:00:00Z") == names
 
 
 async def test_page_is_recorded_as_sent_before_it_is_given_and_no_other(tmp_path: Path) -> None:
