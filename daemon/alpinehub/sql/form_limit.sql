@@ -3,6 +3,9 @@
 -- name: form_limit_full
 SELECT full_at FROM form_limit WHERE key = :key
 
+-- name: form_limit_empty
+UPDATE form_limit SET full_at = :full_at WHERE key = :key
+
 -- name: form_limit_forget
 DELETE FROM form_limit WHERE full_at <= :now
 

@@ -45,6 +45,7 @@ class Bucket(Struct, frozen=True):
         """Take a token. Returns 0; if there is none, the time of the next (us since the epoch)."""
         allowance = (self.burst - 1) * self.interval_us
         latest = tx.now_us + allowance
+        empty = latest + self.interval_us
         taken = await tx.fetch_one(
             "form_limit_take",
             key=self.key,
@@ -52,12 +53,16 @@ class Bucket(Struct, frozen=True):
             interval=self.interval_us,
             latest=latest,
             # An hour more: a correction of seconds must not make a proof of work valid again.
-            wrong=latest + self.interval_us + _HOUR_US,
+            wrong=empty + _HOUR_US,
         )
         if taken is not None:
             return 0
         row = await tx.fetch_one("form_limit_full", key=self.key)
-        return max(tx.now_us + 1, row["full_at"] - allowance) if row is not None else tx.now_us + 1
+        assert row is not None  # form_limit_take has locked it
+        if row["full_at"] > empty:
+            # More than empty: the rate was raised, or the clock set back, since it was written.
+            await tx.execute("form_limit_empty", key=self.key, full_at=empty)
+        return int(min(row["full_at"], empty)) - allowance
 
 
 class LimitReached(Struct, frozen=True):
@@ -107,8 +112,7 @@ class RefusalCache:
 
     def find(self, buckets: Sequence[Bucket], now_us: int) -> LimitReached | None:
         """The first refusal of one of the buckets that has not ended yet, or None. One that lasts
-        longer than a token takes was cached before the clock was set back; if by less than an hour,
-        the store still refuses (Bucket.take), and each such refusal costs a transaction.
+        longer than a token takes was cached before the rate was raised or the clock set back.
         """
         for bucket in buckets:
             until_us = self._until_us.get(bucket.key, 0)

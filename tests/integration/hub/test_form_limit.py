@@ -20,15 +20,14 @@ from tests.integration.hub.lenient import (
     wix,
 )
 from tests.integration.hub.material import BOOKING, Hub
-from tests.raw import raw
 
 from alpinehub.sources import set_options
 from alpinehub.webhooks import receive
 from alpinehub.webhooks.form_limit import Bucket, LimitReached, RefusalCache
-from cordata import Tx
 
 on_each_store = pytest.mark.usefixtures("each_store")
 GUEST, OTHER = "203.0.113.7", "203.0.113.8"
+YEAR_MINUTES = 365 * 24 * 60
 SECRET = PATH_SECRET.replace("secret", "form")
 EXAMPLE = Path(__file__).resolve().parents[3] / "packaging/examples/form.html"
 
@@ -37,6 +36,11 @@ async def posted(hub: Hub, count: int, *, client: str = GUEST) -> list[int]:
     """The statuses of so many forms from one address."""
     answers = [await post_form(hub, {**FORM, "nr": str(n)}, client=client) for n in range(count)]
     return [answer.status for answer in answers]
+
+
+async def set_back(hub: Hub, *, minutes: int) -> None:
+    """What is stored of the limits looks as if the clock was set back since."""
+    await hub.execute("UPDATE form_limit SET full_at = full_at + ?", minutes * 60_000_000)
 
 
 async def inbox_count(hub: Hub) -> int:
@@ -64,21 +68,51 @@ async def test_form_answers_429_when_an_address_sends_more_than_its_burst(tmp_pa
 
 @on_each_store
 async def test_form_is_taken_after_the_clock_was_set_back(tmp_path: Path) -> None:
-    year_us = 365 * 86_400 * 1_000_000
     async with open_lenient(tmp_path, form_burst=2) as hub:
         assert await posted(hub, 3) == [200, 200, 429]
         hub.harness.advance(seconds=30)  # until then the refusal is cached
-
-        async def set_back(tx: Tx) -> None:
-            await raw(tx, "UPDATE form_limit SET full_at = full_at + ?", [year_us])
-
-        await hub.ctx.store.run(set_back)
+        await set_back(hub, minutes=YEAR_MINUTES)
         assert await posted(hub, 3) == [200, 200, 429]
-    bucket = Bucket("address", b"key", 20, 12_000_000)
+    bucket, year_us = Bucket("address", b"key", 20, 12_000_000), YEAR_MINUTES * 60_000_000
     cached = RefusalCache()
     cached.remember(LimitReached(bucket, year_us + 12_000_000))
     assert cached.find([bucket], year_us) is not None
     assert cached.find([bucket], 0) is None
+
+
+@on_each_store
+async def test_empty_bucket_waits_one_token_when_the_rate_was_raised_or_the_clock_set_back(
+    tmp_path: Path,
+) -> None:
+    slow, fast = (Bucket("address", b"key", 20, interval) for interval in (12_000_000, 1_000_000))
+    async with open_lenient(tmp_path) as hub:
+
+        async def taken(bucket: Bucket, count: int) -> list[int]:
+            """For each of so many: microseconds until the next token, 0 if it got one."""
+            untils = [await hub.ctx.store.run(bucket.take) for _ in range(count)]
+            return [until and until - hub.ctx.now_us() for until in untils]
+
+        assert await taken(slow, 21) == [0] * 20 + [12_000_000]
+        assert await taken(fast, 2) == [1_000_000] * 2
+        hub.harness.advance(seconds=3)
+        assert await taken(fast, 4) == [0] * 3 + [1_000_000]
+        await set_back(hub, minutes=10)
+        assert await taken(fast, 2) == [1_000_000] * 2
+        hub.harness.advance(seconds=1)
+        assert await taken(fast, 2) == [0, 1_000_000]
+
+
+@on_each_store
+async def test_proof_of_work_stays_used_when_the_clock_is_set_back_by_minutes(
+    tmp_path: Path,
+) -> None:
+    proof = Bucket("proof", b"key", 1, 2 * 86_400_000_000)
+    async with open_lenient(tmp_path) as hub:
+        assert await hub.ctx.store.run(proof.take) == 0
+        await set_back(hub, minutes=59)
+        for hours in (0, 1, 46):
+            hub.harness.advance(hours=hours)
+            assert await hub.ctx.store.run(proof.take) > hub.ctx.now_us()
 
 
 @on_each_store
