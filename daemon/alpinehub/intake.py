@@ -31,8 +31,8 @@ store the same external id, idempotency key, version or e-mail address of a cust
 is run again by the store, and finds the rows of the first; a Conflict comes here only if it
 collides again. A unit that changes a customer, or has no e-mail address, depends on rows that no
 constraint protects, so it cannot be batched. Nor can one that gives an existing reservation a new
-customer: the batch does not know their id yet. Nor can one with an id made of its content, since no
-unique constraint compares the ids of two slots: it locks its content.
+customer: the batch does not know their id yet. One with an id made of its content is never batched,
+since no unique constraint compares the ids of two slots: it locks its content.
 """
 
 from __future__ import annotations
@@ -232,13 +232,12 @@ async def find_existing(
     """The submission with its external id, and the reservation that has this id already, or None.
 
     If the id is made of the content, the slot after counts, too: of two submissions the later one
-    may be stored first. Raises: MustRunAlone.
+    may be stored first.
     """
     if submission.external_id is not None:
         ids = [submission.external_id]
     elif submission.content_is_id:
-        if prepared.batch:
-            raise MustRunAlone
+        assert not prepared.batch
         received_at = tx.now_us if submission.received_at is None else submission.received_at
         slot = received_at // _SLOT_US
         ids = [_content_id(prepared.data, one) for one in (slot, slot - 1, slot + 1)]

@@ -26,7 +26,6 @@ from alpinehub.webhooks.interpretation import (
     Unmapped,
     interpret,
     interpret_by,
-    take_apart,
 )
 from alpinehub.webhooks.submission import FormField, Unreadable
 from cordata import Context, Row, Tx
@@ -62,7 +61,7 @@ def fields_of(row: Row) -> tuple[FormField, ...]:
     if row["kind"] not in OF_KIND:
         return ()
     try:
-        return take_apart(_received(row)).answers
+        return _received(row).submission.answers
     except Unreadable:
         return ()
 

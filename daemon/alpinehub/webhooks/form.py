@@ -23,7 +23,7 @@ def read(body: bytes, content_type: str, honeypot: str) -> Submission:
 
     `honeypot`: a field that people do not see; a robot fills it in.
     """
-    values = read_fields(body, content_type)
+    values = _read_fields(body, content_type)
     trapped = bool(honeypot) and bool(values.pop(honeypot, "").strip())
     return Submission(
         answers=tuple(
@@ -37,11 +37,12 @@ def read(body: bytes, content_type: str, honeypot: str) -> Submission:
             for name, value in values.items()
             if name in _UTM and value.strip()
         },
+        proof=values.get("_proof", "").strip(),
         ignored="spam" if trapped else "",
     )
 
 
-def read_fields(body: bytes, content_type: str) -> dict[str, str]:
+def _read_fields(body: bytes, content_type: str) -> dict[str, str]:
     """The fields in a body by their names, hidden ones too, without files. Raises: Unreadable."""
     try:
         parts = read_parts(body, content_type, most=_MAX_PARTS)

@@ -7,6 +7,7 @@ submission that a robot filled in is only counted, and a proof of work may be re
 from __future__ import annotations
 
 import re
+from functools import partial
 from hashlib import sha256
 
 from alpinehub.asgi import Reply
@@ -14,14 +15,12 @@ from alpinehub.form_body import FORM_TYPES, media_type
 from alpinehub.models import Source
 from alpinehub.webhooks import form_limit
 from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, require_plain
-from alpinehub.webhooks.form import read_fields
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
-from alpinehub.webhooks.receive import read_body, receive, source_of_path
+from alpinehub.webhooks.interpretation import Received
+from alpinehub.webhooks.receive import read_body, receive, received_of, source_of_path
 from alpinehub.webhooks.submission import Unreadable
 from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
 
-#: The hidden field of the proof of work; names that begin with "_" are not answers of the guest.
-PROOF_FIELD = "_proof"
 #: A proof is valid this long before and after its SECONDS: clocks of guests may be wrong.
 PROOF_VALID_S = 86_400
 _PROOF = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,16}")
@@ -38,26 +37,27 @@ async def post(request: WebhookRequest) -> Reply:
     content_type = request.headers.get(b"content-type", b"").decode("latin-1")
     if media_type(content_type) not in FORM_TYPES:
         raise WebhookError(415, "unsupported_type", f"The body must be {' or '.join(FORM_TYPES)}.")
-    body = await read_body(request)
-    if source.options.proof_of_work:
-        buckets = [*buckets, _proof(request, source, body, content_type)]
-    refusal = await receive(request, source, body, buckets)
+    received = received_of(request, source, await read_body(request))
+    proof = _proof(request, source, received) if source.options.proof_of_work else None
+    # Before the interpretation, which takes much longer; and not in the unit that stores: it may
+    # wait for a customer's row, and other submissions of the form would wait for their token.
+    refusal = await request.ctx.store.run(partial(form_limit.take_all, buckets=buckets))
     if refusal is not None:
         refusals.alert(request.ctx, source, refusal, request.client)
-        if refusal.bucket.of == "proof":
-            raise _no_proof(request, source)
         refusals.remember(refusal)
         raise _too_many(request, source, refusal)
+    if not await receive(request, source, received, proof):
+        raise _no_proof(request, source)
     return thanks(source, request.headers)
 
 
-def _proof(request: WebhookRequest, source: Source, body: bytes, content_type: str) -> Bucket:
+def _proof(request: WebhookRequest, source: Source, received: Received) -> Bucket:
     """The bucket that makes a proof of work valid once.
 
     Raises: WebhookError 403 without a proof.
     """
     try:
-        proof = read_fields(body, content_type).get(PROOF_FIELD, "").strip()
+        proof = received.submission.proof
     except Unreadable:
         raise _no_proof(request, source) from None
     header = request.headers.get(b"x-webhook-secret")

@@ -4,7 +4,8 @@ Only sources of the kind `form` have them: their secret is in the `action` of a 
 secrets of the other kinds are known only to a server of the sender.
 
     worker ... caches refusals until they end: answers 429 without reading the body or the store
-    store .... one row per bucket, for all workers and hosts, changed in the unit that stores
+    store .... one row per bucket, for all workers and hosts; a token is taken before a submission
+               is interpreted, a proof of work is used in the unit that stores the submission
 
 An address is stored as a keyed hash, and only until its bucket is full again.
 """
@@ -95,7 +96,7 @@ def once(ctx: Context, source: Source, proof: str, valid_us: int) -> Bucket:
 
 
 async def take_all(tx: Tx, buckets: Sequence[Bucket]) -> LimitReached | None:
-    """Take a token of each, in the unit that stores. Returns the first empty one, or None."""
+    """Take a token of each. Returns the first empty one, or None."""
     for bucket in buckets:
         if until_us := await bucket.take(tx):
             return LimitReached(bucket, until_us)
@@ -133,7 +134,7 @@ class RefusalCache:
     ) -> None:
         """Alert, once an hour, if guests are refused: a whole form, or all of a proxy."""
         local = client is None or is_loopback(client)
-        if refusal.bucket.of == "proof" or (refusal.bucket.of == "address" and not local):
+        if refusal.bucket.of == "address" and not local:
             return
         if not self._alert_throttle.is_due(refusal.bucket.key.hex()):
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Literal, cast, get_args
 
@@ -214,7 +214,7 @@ def _total(resolver: FieldResolver) -> tuple[Decimal | None, str]:
     return Decimal(text.replace(",", ".")).quantize(_CENT), currency
 
 
-class Received(Struct, frozen=True, kw_only=True):
+class Received(Struct, frozen=True, kw_only=True, dict=True):
     """A submission as the inbox stores it."""
 
     kind: str
@@ -223,6 +223,15 @@ class Received(Struct, frozen=True, kw_only=True):
     honeypot: str
     #: Microseconds since the epoch; None: not known, so that no stay is in the past.
     received_at: int | None = None
+
+    @cached_property
+    def submission(self) -> Submission:
+        """Its fields, parsed once. Raises: Unreadable."""
+        if self.kind == "wix":
+            return wix.read(self.body)
+        if self.kind == "google":
+            return google.read(self.body)
+        return form.read(self.body, self.content_type, self.honeypot)
 
 
 class Mapped(Struct, frozen=True):
@@ -262,7 +271,7 @@ def interpret(
 ) -> Mapped | Unmapped | Ignored:
     """Interpret a submission. `accept`: a stay in the past, or a very long one, is no problem."""
     try:
-        submission = take_apart(received)
+        submission = received.submission
     except Unreadable as error:
         return Unmapped((error.code,))
     if submission.ignored:
@@ -298,15 +307,6 @@ def _own_id(text: str) -> str | None:
     if len(text) > _MAX_ID:
         text = blake2b(text.encode(), digest_size=12).hexdigest()
     return text or None
-
-
-def take_apart(received: Received) -> Submission:
-    """The fields of a submission. Raises: Unreadable."""
-    if received.kind == "wix":
-        return wix.read(received.body)
-    if received.kind == "google":
-        return google.read(received.body)
-    return form.read(received.body, received.content_type, received.honeypot)
 
 
 def _today(received: Received, zone: tzinfo) -> date | None:

@@ -16,7 +16,7 @@ interpreted again when the hub is corrected.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -32,7 +32,7 @@ from alpinehub.intake import (
     store_in_unit,
 )
 from alpinehub.models import Source
-from alpinehub.webhooks import form_limit, form_shapes, google
+from alpinehub.webhooks import form_shapes, google
 from alpinehub.webhooks.authentication import one_by_secret, unauthorized
 from alpinehub.webhooks.endpoint import (
     WebhookError,
@@ -41,7 +41,7 @@ from alpinehub.webhooks.endpoint import (
     kept_headers,
     require_plain,
 )
-from alpinehub.webhooks.form_limit import Bucket, LimitReached
+from alpinehub.webhooks.form_limit import Bucket
 from alpinehub.webhooks.interpretation import Ignored, Mapped, Received, Unmapped, interpret_by
 from alpinehub.webhooks.problems import HUB_ERROR, next_step, shell_word
 from alpinehub.webhooks.submission import Unreadable
@@ -52,7 +52,7 @@ async def post_wix(request: WebhookRequest) -> Reply:
     """POST /wix/{hotel}/{secret}; or /wix/{hotel} with X-Webhook-Secret."""
     source = await source_of_path(request, "wix")
     require_plain(request.headers)
-    await receive(request, source, await read_body(request))
+    await receive(request, source, received_of(request, source, await read_body(request)))
     return Reply(200, b'{"status":"received"}')
 
 
@@ -66,7 +66,7 @@ async def post_google(request: WebhookRequest) -> Reply:
         raise unauthorized("A valid secret is required.") from None
     secret = key.encode("utf-8", "surrogatepass")
     source = one_by_secret(request.ctx, snapshot, "google", secret, request.rest.strip("/") or None)
-    await receive(request, source, kept)
+    await receive(request, source, received_of(request, source, kept))
     return Reply(200, b"{}")
 
 
@@ -94,93 +94,91 @@ async def read_body(request: WebhookRequest) -> bytes:
     return body
 
 
-class _Arrival(Struct, frozen=True, kw_only=True):
-    """A submission as it came."""
-
-    source: Source
-    body: bytes
-    #: JSON of the headers to store.
-    headers: str
-    received_at: int
-    request_id: str
+def received_of(request: WebhookRequest, source: Source, body: bytes) -> Received:
+    """The submission of a request that has just arrived."""
+    return Received(
+        kind=source.kind,
+        body=body,
+        content_type=kept_content_type(kept_headers(request.headers)),
+        honeypot=source.options.honeypot,
+        received_at=request.ctx.now_us(),
+    )
 
 
 async def receive(
-    request: WebhookRequest, source: Source, body: bytes, buckets: Sequence[Bucket] = ()
-) -> LimitReached | None:
+    request: WebhookRequest, source: Source, received: Received, proof: Bucket | None = None
+) -> bool:
     """Interpret a submission and store it; returns after the commit.
 
-    `buckets`: a token of each is taken. If one is empty, nothing is stored, and it is returned.
-    Raises: StoreUnavailable.
+    Returns False, and stores nothing, if the proof of work was used before. Raises:
+    StoreUnavailable.
     """
     ctx = request.ctx
-    arrival = _Arrival(
-        source=source,
-        body=body,
-        headers=kept_headers(request.headers),
-        received_at=ctx.now_us(),
-        request_id=request_id.get(),
-    )
+    row = {
+        "source_id": source.id,
+        "received_at": received.received_at,
+        "headers": kept_headers(request.headers),
+        "body": received.body,
+        "request_id": request_id.get(),
+    }
     try:
-        unit = _interpret(arrival, buckets)
-        refusal = await run_until_stored(ctx.store, unit, batch=not buckets)
+        unit = _interpret(source, received, row, proof)
+        stored = await run_until_stored(ctx.store, unit, batch=unit.can_batch)
     except Exception as error:
         if isinstance(error, StoreUnavailable) and not isinstance(error, TooManyConflicts):
             raise
         ctx.log.warning("a submission cannot be interpreted or stored", exc_info=True)
-        unit = _Unit(arrival, Unmapped((HUB_ERROR,)), buckets)
-        refusal = await run_until_stored(ctx.store, unit, batch=False)
-    if refusal is not None:
-        return refusal
+        unit = _Unit(source, row, proof, Unmapped((HUB_ERROR,)))
+        stored = await run_until_stored(ctx.store, unit, batch=False)
+    if not stored:
+        return False
     found = unit.found
     if isinstance(found, Unmapped):
         _alert(ctx, source, found)
     if not isinstance(found, Ignored) and found.shape is not None:
-        await form_shapes.see(ctx, source, found.shape, arrival.received_at)
-    return None
+        await form_shapes.see(ctx, source, found.shape, unit.row["received_at"])
+    return True
 
 
-def _interpret(arrival: _Arrival, buckets: Sequence[Bucket]) -> _Unit:
-    source = arrival.source
-    received = Received(
-        kind=source.kind,
-        body=arrival.body,
-        content_type=kept_content_type(arrival.headers),
-        honeypot=source.options.honeypot,
-        received_at=arrival.received_at,
-    )
+def _interpret(
+    source: Source, received: Received, row: dict[str, Any], proof: Bucket | None
+) -> _Unit:
     found, mapping = interpret_by(source.mapping, received, source.hotel)
     if not isinstance(found, Mapped):
-        return _Unit(arrival, found, buckets)
+        return _Unit(source, row, proof, found)
     submission = NormalisedSubmission(
-        source_id=source.id,
+        **row,
         hotel=source.hotel,
         data=found.data,
         external_id=found.external_id,
         content_is_id=True,
-        body=arrival.body,
-        headers=arrival.headers,
-        request_id=arrival.request_id,
-        received_at=arrival.received_at,
         mapped_by=found.history_detail(mapping),
     )
-    return _Unit(arrival, found, buckets, (submission, prepare(submission, arrival.received_at)))
+    return _Unit(source, row, proof, found, (submission, prepare(submission, row["received_at"])))
 
 
 class _Unit(Struct, frozen=True):
-    """The unit of work that stores a submission, unless a bucket is empty."""
+    """The unit of work that stores a submission, unless its proof of work was used before."""
 
-    arrival: _Arrival
+    source: Source
+    #: Columns of its row in the inbox.
+    row: dict[str, Any]
+    #: The bucket of its proof of work.
+    proof: Bucket | None
     found: Mapped | Unmapped | Ignored
-    buckets: Sequence[Bucket]
     #: If it was mapped: what is stored.
     mapped: tuple[NormalisedSubmission, Prepared] | None = None
 
-    async def __call__(self, tx: Tx, *, batch: bool) -> LimitReached | None:
-        """Store it. Returns the empty bucket, or None."""
-        refusal = await form_limit.take_all(tx, self.buckets)
-        if refusal is not None:
-            return refusal
+    @property
+    def can_batch(self) -> bool:
+        """Whether it may be batched: no result of a write, or lock, decides what it does."""
+        has_id = self.mapped is None or self.mapped[0].external_id is not None
+        return has_id and self.proof is None
+
+    async def __call__(self, tx: Tx, *, batch: bool) -> bool:
+        """Store it. Returns False if the proof of work was used before."""
+        if self.proof is not None and await self.proof.take(tx):
+            return False
         found = self.found
         if self.mapped is not None:
             submission, prepared = self.mapped
@@ -189,23 +187,13 @@ class _Unit(Struct, frozen=True):
             error = "; ".join(found.problems)
             await self._add(tx, state="review", error=error, external_id=found.external_id)
         elif isinstance(found, Ignored):
-            await counts.add(tx, self.arrival.source.hotel.id, found.outcome)
+            await counts.add(tx, self.source.hotel.id, found.outcome)
             if found.outcome != "spam":  # robots would fill the table
                 await self._add(tx, state="rejected", outcome=found.outcome)
-        return None
+        return True
 
     async def _add(self, tx: Tx, **result: str | None) -> None:
-        arrival = self.arrival
-        await tx.insert(
-            "inbox",
-            source_id=arrival.source.id,
-            received_at=arrival.received_at,
-            headers=arrival.headers,
-            body=arrival.body,
-            request_id=arrival.request_id,
-            handled_at=tx.now_us,
-            **result,
-        )
+        await tx.insert("inbox", **self.row, handled_at=tx.now_us, **result)
 
 
 def _alert(ctx: Context, source: Source, found: Unmapped) -> None:

@@ -55,6 +55,8 @@ class Submission:
     #: utm_source and the like, and click ids.
     utm: Mapping[str, str] = field(default_factory=dict)
     gclid: str = ""
+    #: The proof of work of a form (form_endpoint.py).
+    proof: str = ""
     #: Why it is not sent to the hotel; "" if it is.
     ignored: Literal["", "test", "spam"] = ""
 

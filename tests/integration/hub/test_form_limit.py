@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from tests.integration.engine.stores import url_of
 from tests.integration.hub.lenient import (
     FORM,
     PATH_SECRET,
@@ -20,10 +24,13 @@ from tests.integration.hub.lenient import (
     wix,
 )
 from tests.integration.hub.material import BOOKING, Hub
+from tests.waiting import until_async
 
+from alpinehub.form_body import read_parts
 from alpinehub.sources import set_options
-from alpinehub.webhooks import receive
+from alpinehub.webhooks import form, receive
 from alpinehub.webhooks.form_limit import Bucket, LimitReached, RefusalCache
+from alpinehub.webhooks.interpretation import interpret_by
 
 on_each_store = pytest.mark.usefixtures("each_store")
 GUEST, OTHER = "203.0.113.7", "203.0.113.8"
@@ -113,6 +120,46 @@ async def test_proof_of_work_stays_used_when_the_clock_is_set_back_by_minutes(
         for hours in (0, 1, 46):
             hub.harness.advance(hours=hours)
             assert await hub.ctx.store.run(proof.take) > hub.ctx.now_us()
+
+
+@pytest.mark.parametrize("each_store", ["postgres"], indirect=True)
+@pytest.mark.usefixtures("each_store")
+async def test_form_of_a_locked_customer_delays_no_other_form(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        assert (await post_form(hub, client=GUEST)).status == 200
+        with psycopg.connect(url_of(tmp_path), autocommit=True) as other:
+            with other.transaction():
+                other.execute("SELECT FROM customer FOR UPDATE")
+                changed = {**FORM, "name": "Eva Neu"}
+                locked = asyncio.create_task(post_form(hub, changed, client=GUEST))
+                await until_async(lambda: is_waiting(other))
+                free = await post_form(hub, {**FORM, "email": "b@example.com"}, client=GUEST)
+                assert free.status == 200 and not locked.done()
+            assert (await locked).status == 200
+
+
+def is_waiting(connection: psycopg.Connection[Any]) -> bool:
+    """Whether another connection waits for a lock."""
+    waits = "SELECT FROM pg_locks WHERE NOT granted"
+    return connection.execute(waits).fetchone() is not None
+
+
+@on_each_store
+async def test_form_over_the_limit_is_not_interpreted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_lenient(tmp_path, form_burst=1) as hub:
+        interpreted = []
+
+        def interpret(*values: Any) -> Any:
+            interpreted.append(values)
+            return interpret_by(*values)
+
+        monkeypatch.setattr(receive, "interpret_by", interpret)
+        posts = (post_form(hub, {**FORM, "nr": str(n)}, client=GUEST) for n in range(5))
+        statuses = [answer.status for answer in await asyncio.gather(*posts)]
+        assert sorted(statuses) == [200] + [429] * 4
+        assert len(interpreted) == 1
 
 
 @on_each_store
@@ -253,6 +300,24 @@ async def test_form_with_proof_of_work_takes_each_proof_once(tmp_path: Path) -> 
         await hub.handle_events()
         assert await hub.one("SELECT state FROM inbox") == "mapped"
         assert "_proof" not in str(await hub.rows("SELECT data FROM reservation_version"))
+
+
+async def test_form_with_proof_of_work_is_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+
+    def parse(*values: Any, **options: Any) -> Any:
+        parsed.append(values)
+        return read_parts(*values, **options)
+
+    async with open_lenient(tmp_path) as hub:
+        await set_options(hub.ctx.store, "DEMO", "form", {"proof_of_work": "1"})
+        hub.harness.advance(seconds=2)  # the directory sees it
+        monkeypatch.setattr(form, "read_parts", parse)
+        proof = stamp(1, at_s=hub.ctx.now_us() // 1_000_000)
+        assert (await post_form(hub, {**FORM, "_proof": proof})).status == 200
+        assert len(parsed) == 1
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")

@@ -23,7 +23,6 @@ from alpinehub.webhooks.interpretation import (
     Received,
     Unmapped,
     interpret,
-    take_apart,
 )
 
 CORPUS = Path(__file__).resolve().parents[2] / "data" / "webhook"
@@ -103,14 +102,12 @@ def test_names_of_fields_are_bounded(kind: str) -> None:
         "google": {"user_column_data": [{"column_id": long, "column_name": long}]},
     }
     body = urlencode({long: "1"}) if kind == "form" else json.dumps(bodies[kind])
-    submission = take_apart(
-        Received(
-            kind=kind,
-            body=body.encode(),
-            content_type="application/x-www-form-urlencoded",
-            honeypot="",
-        )
-    )
+    submission = Received(
+        kind=kind,
+        body=body.encode(),
+        content_type="application/x-www-form-urlencoded",
+        honeypot="",
+    ).submission
     assert submission.answers
     assert all(len(one.key) <= 200 and len(one.label) <= 200 for one in submission.answers)
 
