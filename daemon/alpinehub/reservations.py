@@ -32,8 +32,8 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     output escapes for itself. A field is added with a default; none changes its meaning.
 
     What its status promises (checked before it is stored):
-    request: a stay (or none: who asks without dates), adults and at least one of first_name,
-        last_name, email, phone;
+    request: a stay and adults (or no stay, if the guest asks without dates), and at least one of
+        first_name, last_name, email, phone;
     reservation: arrival, departure and the same, and room_type, rate_plan, total, currency;
     cancelled: nothing but the status (a cancellation of something known may say no more; the
     fields of the version before it are carried over then).
@@ -44,7 +44,7 @@ class ReservationData(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     arrival: date | None = None
     #: The morning the guest leaves, after `arrival`.
     departure: date | None = None
-    #: At least 1, except in a cancellation: 0 there means not given.
+    #: At least 1 with a stay; 0: not given.
     adults: int = 0
     #: Age in whole years of each child, 0 to 17.
     children: tuple[int, ...] = ()

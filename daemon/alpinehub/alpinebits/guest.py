@@ -90,8 +90,8 @@ def remarks(data: ReservationData, hotel: Hotel, protocol: Protocol) -> str:
         lines.append(pets)
     if data.arrival is None and data.adults > 0:
         lines.append(f"{adults}: {data.adults}")
-        if data.children:
-            lines.append(f"{ages}: {', '.join(map(str, data.children))}")
+    if data.arrival is None and data.children:
+        lines.append(f"{ages}: {', '.join(map(str, data.children))}")
     if data.state:
         lines.append(f"{province}: {data.state}")
     return "\n".join(line for line in lines if line)

@@ -50,7 +50,7 @@ def reservation_data_of(resolver: FieldResolver, submission: Submission) -> Rese
     """The data of a submission; None: `resolver.problems` has the reasons."""
     # The order matters: a field that one target has taken is not offered to the next.
     stay = stay_of(resolver)
-    adults, children = guests_of(resolver)
+    adults, children = guests_of(resolver, has_stay=stay is not None)
     first_name, last_name = _names(resolver)
     email, phone = _contact(resolver)
     if not (first_name or last_name or email or phone) and not resolver.problems:

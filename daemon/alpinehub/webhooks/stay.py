@@ -283,9 +283,15 @@ def _after_nights(resolver: FieldResolver, arrival: date, text: str) -> date | N
     return arrival + timedelta(days=nights) if arrival.year in YEARS else None
 
 
-def guests_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
-    """The number of adults, and the ages of the children."""
+def guests_of(resolver: FieldResolver, *, has_stay: bool) -> tuple[int, tuple[int, ...]]:
+    """The number of adults, and the ages of the children.
+
+    Defaults count only with a stay, which needs a number. Without one the hotel reads the guests in
+    a comment, where a default would look like an answer.
+    """
     adults, children = _adults(resolver)
+    if resolver.adults_assumed and not has_stay:
+        adults = 0
     for target, says_ages in (("children", True), ("children_or_ages", False)):
         if text := resolver.take_text(target):
             said = read_children(text, says_ages=says_ages)
@@ -300,7 +306,7 @@ def guests_of(resolver: FieldResolver) -> tuple[int, tuple[int, ...]]:
             resolver.problems.append("unreadable:children_count")
         else:
             children.append(said)
-    return adults, _ages(resolver, children)
+    return adults, _ages(resolver, children, has_stay=has_stay)
 
 
 def _adults(resolver: FieldResolver) -> tuple[int, list[Children]]:
@@ -328,7 +334,7 @@ def _adults(resolver: FieldResolver) -> tuple[int, list[Children]]:
     return adults, children
 
 
-def _ages(resolver: FieldResolver, said: list[Children]) -> tuple[int, ...]:
+def _ages(resolver: FieldResolver, said: list[Children], *, has_stay: bool) -> tuple[int, ...]:
     """The ages of the children, if all fields agree."""
     ages = {one.ages for one in said if one.ages}
     counts = {one.count for one in said if one.count is not None}
@@ -340,6 +346,10 @@ def _ages(resolver: FieldResolver, said: list[Children]) -> tuple[int, ...]:
         default = read_count(resolver.mapping.defaults.get("child_age", ""))
         if default is None:
             resolver.problems.append("missing:children_ages")
+            return ()
+        if not has_stay:
+            asked = ("children_count", "children_or_ages", "guests")
+            resolver.keep(next(filter(resolver.titles.get, asked), "children_count"), str(count))
             return ()
         found = (min(default, 17),) * min(count, _MAX_CHILDREN + 1)
     if (count is not None and count != len(found)) or len(found) > _MAX_CHILDREN:

@@ -121,6 +121,10 @@ def test_lead_without_a_stay_is_told_from_2022_on(version: str) -> None:
     assert root.get("RoomStayReservation") == "false"
     assert root.find(f"{SPACE}RoomStays") is None
     assert "Adulti: 2\nEtà dei bambini: 3" in "".join(comments(root).values())
+    asked = "".join(
+        comments(rendered(record(changed(LEAD, adults=0, children=(3,))), version)).values()
+    )
+    assert "Adulti" not in asked and "Età dei bambini: 3" in asked
 
 
 @each_version

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.examples import examples
 
 from alpinehub.models import Hotel
@@ -95,6 +96,38 @@ def test_total_is_read_only_where_it_can_mean_one_thing(text: str, total: str | 
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
+def test_default_without_a_stay_is_not_told_as_an_answer(kind: str) -> None:
+    """The hotel would read it in a comment, as if the guest had said it."""
+
+    def lead(**fields: str) -> ReservationData:
+        given = {"email": "eva@example.com", **fields}
+        bodies: dict[str, object] = {
+            "wix": {f"field:{name}": value for name, value in given.items()},
+            "google": {
+                "user_column_data": [
+                    {"column_id": name, "string_value": value} for name, value in given.items()
+                ]
+            },
+        }
+        body = urlencode(given) if kind == "form" else json.dumps(bodies[kind])
+        defaults = {**OF_KIND[kind].defaults, "child_age": "8"}
+        mapping = structs.replace(OF_KIND[kind], without_stay="lead", defaults=defaults)
+        found = read(kind, body.encode(), "application/x-www-form-urlencoded", mapping)
+        assert isinstance(found, Mapped), found
+        check(found.data)
+        return found.data
+
+    stay = {"arrival": "2027-02-01", "departure": "2027-02-08"}
+    assert lead().adults == 0
+    assert lead(adults="3").adults == 3
+    assert lead(**stay).adults == 2
+    asked = lead(adults="2", Kinder="2")
+    assert (asked.children, asked.extra) == ((), "Kinder: 2")
+    assert lead(children="3, 5").children == (3, 5)
+    assert lead(**stay, Kinder="2").children == (8, 8)
+
+
+@pytest.mark.parametrize("kind", OF_KIND)
 def test_names_of_fields_are_bounded(kind: str) -> None:
     long = "x" * 20_000
     bodies = {
@@ -115,7 +148,7 @@ def test_names_of_fields_are_bounded(kind: str) -> None:
 def check(data: ReservationData) -> None:
     """What ReservationData promises of a record."""
     assert decode(encode(data)) == data
-    assert data.adults >= 1 and len(data.children) <= 30
+    assert data.adults >= (data.arrival is not None) and len(data.children) <= 30
     assert all(0 <= age <= 17 for age in data.children)
     assert data.first_name or data.last_name or data.email or data.phone
     if data.arrival is None:
