@@ -70,6 +70,14 @@ async def test_refused_post_leaves_nothing(
         assert await tables(hub) == before
 
 
+async def test_google_lead_that_is_too_large_leaves_nothing(tmp_path: Path) -> None:
+    async with open_lenient(tmp_path) as hub:
+        before = await tables(hub)
+        answer = await post_google(hub, body=b" " * 262_145)
+        assert (answer.status, answer.json["error"]) == (413, "too_large")
+        assert await tables(hub) == before
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "application/json", "", "multipart/mixed"])
 async def test_form_that_is_none_is_refused(tmp_path: Path, content_type: str) -> None:
     async with open_lenient(tmp_path) as hub:
