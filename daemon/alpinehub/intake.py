@@ -240,7 +240,10 @@ async def find_existing(
         assert not prepared.batch
         received_at = tx.now_us if submission.received_at is None else submission.received_at
         slot = received_at // _SLOT_US
-        ids = [_content_id(prepared.data, one) for one in (slot, slot - 1, slot + 1)]
+        ids = [
+            blake2b(prepared.data.encode(), digest_size=12, salt=one.to_bytes(8, "big")).hexdigest()
+            for one in (slot, slot - 1, slot + 1)
+        ]
         locked = {"source_id": submission.source_id, "content": prepared.data}
         await tx.fetch_one("inbox_lock_content", **locked)
     else:
@@ -254,10 +257,6 @@ async def find_existing(
     else:
         external_id = ids[0]
     return msgspec.structs.replace(submission, external_id=external_id), existing
-
-
-def _content_id(content: str, slot: int) -> str:
-    return blake2b(content.encode(), digest_size=12, salt=slot.to_bytes(8, "big")).hexdigest()
 
 
 async def add_or_change(

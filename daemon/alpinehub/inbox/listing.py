@@ -43,35 +43,22 @@ async def list_inbox(store: Store, wanted: InboxFilter) -> list[dict[str, Any]]:
 
 async def _list(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
     await check_filter(tx, hotel=wanted.hotel, source=wanted.source)
-    found: list[dict[str, Any]] = []
-    if wanted.state != "undeliverable":
-        found += await _submissions(tx, wanted)
-    if wanted.state == "undeliverable" or (wanted.state is None and not wanted.after):
-        rows = await tx.fetch_all(
-            "inbox_undeliverable",
-            hotel=wanted.hotel,
-            source=wanted.source,
-            since=wanted.since,
-            limit=wanted.limit,
-        )
-        found += [dict(row) for row in rows]
-    return found
-
-
-async def _submissions(tx: Tx, wanted: InboxFilter) -> list[dict[str, Any]]:
-    asked: dict[str, Any] = {
+    asked = {
         "hotel": wanted.hotel,
         "source": wanted.source,
         "since": wanted.since,
-        "after": wanted.after or _NEWEST,
         "limit": wanted.limit,
     }
-    state = wanted.state or "review"
-    if state == "review":
-        rows = await tx.fetch_all("inbox_list_review", **asked)
-        return [dict(row) for row in rows]
-    asked["state"] = None if state == "all" else state
-    return await _by_windows(tx, asked, wanted)
+    after = wanted.after or _NEWEST
+    if wanted.state in ("mapped", "rejected", "all"):
+        state = None if wanted.state == "all" else wanted.state
+        return await _by_windows(tx, asked | {"state": state, "after": after}, wanted)
+    rows: list[Row] = []
+    if wanted.state != "undeliverable":
+        rows += await tx.fetch_all("inbox_list_review", after=after, **asked)
+    if wanted.state == "undeliverable" or (wanted.state is None and not wanted.after):
+        rows += await tx.fetch_all("inbox_undeliverable", **asked)
+    return [dict(row) for row in rows]
 
 
 async def _by_windows(tx: Tx, asked: dict[str, Any], wanted: InboxFilter) -> list[dict[str, Any]]:

@@ -40,15 +40,12 @@ def unauthorized(
 
 
 def by_secret(ctx: Context, snapshot: Snapshot, kind: str, secret: bytes) -> tuple[Source, ...]:
-    """The sources that have this secret, one per hotel at most. Raises: WebhookError 401."""
+    """The sources that have this secret, one per hotel at most."""
     if not snapshot.sources:
-        raise unauthorized()
+        return ()
     fingerprint = ctx.vault.fingerprint(secret, context=SOURCE_SECRET)
     found = snapshot.sources_by_fingerprint.get(fingerprint, ())
-    sources = tuple(s for s in found if s.kind == kind and _fits(ctx, s, fingerprint))
-    if not sources:
-        raise unauthorized()
-    return sources
+    return tuple(s for s in found if s.kind == kind and _fits(ctx, s, fingerprint))
 
 
 def one_by_secret(
@@ -58,10 +55,7 @@ def one_by_secret(
 
     Raises: WebhookError 401, the same for an unknown hotel and for another hotel's secret.
     """
-    try:
-        found = by_secret(ctx, snapshot, kind, secret)
-    except WebhookError:
-        found = ()
+    found = by_secret(ctx, snapshot, kind, secret)
     matching = [source for source in found if hotel is None or source.hotel.code == hotel]
     if len(matching) != 1:
         raise unauthorized("A valid secret is required.")

@@ -78,16 +78,6 @@ _KEPT = (b"content-type", b"user-agent")
 HTML = b"text/html; charset=utf-8"
 
 _log = logging.getLogger("alpinehub.webhook")
-
-
-_UNCONFIGURED = WebhookError(
-    503,
-    "not_configured",
-    "The server cannot check secrets at the moment; send it again later.",
-    headers=((b"retry-after", b"60"),),
-)
-
-
 _budget = MemoryBudget(MAX_HELD_BYTES)
 
 
@@ -104,17 +94,19 @@ class WebhookRequest(Request):
 
     async def body(self) -> bytes:
         """The whole body. Raises: WebhookError 413, 503, or 400 if the client disconnected."""
-        length = self.headers.get(b"content-length")
-        if length is not None and length.isdigit() and int(length) > MAX_BODY_BYTES:
-            raise _too_large()
+        length = self.headers.get(b"content-length", b"")
         try:
+            if length.isdigit() and int(length) > MAX_BODY_BYTES:
+                raise BodyRefused("too_large")
             with _budget.allocation() as allocation:
                 return await self.read_body(allocation, MAX_BODY_BYTES)
         except BodyRefused as refused:
             if refused.fault == "too_large":
-                raise _too_large() from None
+                message = f"The body is larger than {MAX_BODY_BYTES} bytes."
+                raise WebhookError(413, "too_large", message) from None
             if refused.fault == "busy":
-                raise _busy() from None
+                message = "Too many large bodies come at once; send it again later."
+                raise _unavailable("busy", message, 10) from None
             raise WebhookError(400, "disconnected", "The body did not arrive whole.") from None
 
 
@@ -139,10 +131,12 @@ class Webhooks:
         except WebhookError as error:
             await respond_error(scope, send, error)
         except StoreUnavailable as error:
-            await respond_error(scope, send, _unavailable(error))
+            message, wait_s = "The request could not be stored; send it again.", error.retry_after_s
+            await respond_error(scope, send, _unavailable(error.code, message, wait_s))
         except ConfigError as error:  # no master key: no secret can be checked
             _log.error("webhooks are refused (503): %s; %s", error, error.hint, extra=fields())
-            await respond_error(scope, send, _UNCONFIGURED)
+            message = "The server cannot check secrets at the moment; send it again later."
+            await respond_error(scope, send, _unavailable("not_configured", message, 60))
         else:
             await respond(send, reply)
 
@@ -155,9 +149,8 @@ class Webhooks:
         if endpoint is None:
             raise WebhookError(404, "not_found", "There is no such webhook.")
         if scope["method"] != "POST":
-            raise WebhookError(
-                405, "method_not_allowed", "Send it with POST.", headers=((b"allow", b"POST"),)
-            )
+            allow = ((b"allow", b"POST"),)
+            raise WebhookError(405, "method_not_allowed", "Send it with POST.", headers=allow)
         return await endpoint(WebhookRequest(scope, receive, rest))
 
 
@@ -171,14 +164,9 @@ async def respond_error(scope: Scope, send: Send, error: WebhookError) -> None:
     await respond(send, Reply(error.status, body, headers=error.headers))
 
 
-def _unavailable(error: StoreUnavailable) -> WebhookError:
-    retry_after = b"%d" % max(1, round(error.retry_after_s))
-    return WebhookError(
-        503,
-        error.code,
-        "The request could not be stored; send it again.",
-        headers=((b"retry-after", retry_after),),
-    )
+def _unavailable(code: str, message: str, wait_s: float) -> WebhookError:
+    retry_after = (b"retry-after", b"%d" % max(1, round(wait_s)))
+    return WebhookError(503, code, message, headers=(retry_after,))
 
 
 def require_json(headers: Mapping[bytes, bytes]) -> None:
@@ -225,19 +213,6 @@ def kept_content_type(kept: str) -> str:
     """The body's Content-Type as the sender stated it, from the kept headers; "" if it did not."""
     headers = msgspec.json.decode(kept)
     return str(headers.get("content-type", "")) if isinstance(headers, dict) else ""
-
-
-def _too_large() -> WebhookError:
-    return WebhookError(413, "too_large", f"The body is larger than {MAX_BODY_BYTES} bytes.")
-
-
-def _busy() -> WebhookError:
-    return WebhookError(
-        503,
-        "busy",
-        "Too many large bodies come at once; send it again later.",
-        headers=((b"retry-after", b"10"),),
-    )
 
 
 def _reason(error: WebhookError) -> str:

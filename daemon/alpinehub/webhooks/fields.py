@@ -324,7 +324,7 @@ class FieldResolver:
             if n not in self._taken and answer.value.strip()
         ]
 
-    def _vague_days(self) -> list[tuple[int, FormField]]:
+    def vague_days(self) -> list[tuple[int, FormField]]:
         """The unused date fields with a vague name."""
         return [
             (n, answer)
@@ -334,16 +334,12 @@ class FieldResolver:
 
     def other_day(self) -> str:
         """The value of the only unused date field with a vague name: the other end of a stay."""
-        days = [(n, answer) for n, answer in self._vague_days() if not answer.label]
+        days = [(n, answer) for n, answer in self.vague_days() if not answer.label]
         if len(days) != 1:
             return ""
         [(n, answer)] = days
         self._taken.add(n)
         return answer.value.strip()
-
-    def has_days(self) -> bool:
-        """Whether date fields with vague names are unused."""
-        return bool(self._vague_days())
 
     def has_more_of(self, target: str) -> bool:
         """Whether an unused field has a target that begins with `target`, such as children."""

@@ -65,7 +65,7 @@ def _proof(request: WebhookRequest, source: Source, received: Received) -> Bucke
     bits, now_s = int(source.options.proof_of_work), request.ctx.now_us() // 1_000_000
     if not is_proof(proof, secret, bits, now_s=now_s):
         raise _no_proof(request, source)
-    return form_limit.once(request.ctx, source, proof, 2 * PROOF_VALID_S * 1_000_000)
+    return form_limit.bucket_of_proof(request.ctx, source, proof, 2 * PROOF_VALID_S * 1_000_000)
 
 
 def _no_proof(request: WebhookRequest, source: Source) -> WebhookError:
@@ -75,7 +75,7 @@ def _no_proof(request: WebhookRequest, source: Source) -> WebhookError:
 
 def _too_many(request: WebhookRequest, source: Source, refusal: LimitReached) -> WebhookError:
     wait_s = max(1, -(-(refusal.until_us - request.ctx.now_us()) // 1_000_000))
-    of = "this address" if refusal.bucket.of == "address" else "this form"
+    of = "this address" if refusal.bucket.kind == "address" else "this form"
     error = WebhookError(
         429,
         "too_many",

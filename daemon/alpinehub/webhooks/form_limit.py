@@ -37,7 +37,7 @@ _log = logging.getLogger("alpinehub.webhook")
 class Bucket(Struct, frozen=True):
     """Takes `burst` submissions at once, then one each `interval_us`."""
 
-    of: Literal["address", "source", "proof"]
+    kind: Literal["address", "source", "proof"]
     key: bytes
     burst: int
     interval_us: int
@@ -90,7 +90,7 @@ def buckets_of(ctx: Context, source: Source, client: str | None) -> Sequence[Buc
     return found
 
 
-def once(ctx: Context, source: Source, proof: str, valid_us: int) -> Bucket:
+def bucket_of_proof(ctx: Context, source: Source, proof: str, valid_us: int) -> Bucket:
     """The bucket of a proof of work: it is accepted once while it is valid."""
     return Bucket("proof", _key(ctx, f"proof {source.id} {proof}"), 1, valid_us)
 
@@ -134,11 +134,11 @@ class RefusalCache:
     ) -> None:
         """Alert, once an hour, if guests are refused: a whole form, or all of a proxy."""
         local = client is None or is_loopback(client)
-        if refusal.bucket.of == "address" and not local:
+        if refusal.bucket.kind == "address" and not local:
             return
         if not self._alert_throttle.is_due(refusal.bucket.key.hex()):
             return
-        if refusal.bucket.of == "source":
+        if refusal.bucket.kind == "source":
             ctx.alert(
                 f"form-limit:{source.id}",
                 f"source {source.name} of hotel {source.hotel.code} gets more than "

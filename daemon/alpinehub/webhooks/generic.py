@@ -11,7 +11,7 @@ The order of the checks decides what a sender learns: without a valid secret the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from decimal import Decimal
@@ -101,10 +101,7 @@ _take_apart = msgspec.json.Decoder(dict[str, Raw]).decode
 _field: dict[str, Callable[[Raw], Any]] = {
     f.name: msgspec.json.Decoder(f.type).decode for f in msgspec.structs.fields(Payload)
 }
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "status": get_args(Status),
-    "meal_plan": get_args(MealPlan),
-}
+_CHOICES = {"status": get_args(Status), "meal_plan": get_args(MealPlan)}
 _utm = msgspec.json.Decoder(Parameter | None).decode
 
 
@@ -248,11 +245,8 @@ def normalise(parsed: Parsed) -> CheckedPayload:
     if problems or status is None:
         raise invalid(problems)
     lacks = [] if status != "cancelled" else _missing(payload, _STAY) + _nameless(payload)
-    return CheckedPayload(
-        payload.external_id,
-        _record(payload, parsed.utm, status, total, extra),
-        lacks,
-    )
+    data = _record(payload, parsed.utm, status, total, extra)
+    return CheckedPayload(payload.external_id, data, lacks)
 
 
 def _trim(payload: Payload) -> None:
@@ -333,20 +327,18 @@ def _check_total(payload: Payload, problems: list[Problem]) -> Decimal | None:
 
 
 def _missing(
-    payload: Payload, names: Iterable[str], unreadable: set[str] | None = None
+    payload: Payload, names: Iterable[str], unreadable: Collection[str] = ()
 ) -> list[Problem]:
     """A problem for each field that is missing, except unreadable ones, which have one already."""
     return [
         Problem(name, "required")
         for name in names
-        if getattr(payload, name) is None and not (unreadable and name in unreadable)
+        if getattr(payload, name) is None and name not in unreadable
     ]
 
 
-def _nameless(payload: Payload, unreadable: set[str] | None = None) -> list[Problem]:
-    if any(getattr(payload, name) is not None for name in _WHO):
-        return []
-    if unreadable and not unreadable.isdisjoint(_WHO):
+def _nameless(payload: Payload, unreadable: Collection[str] = ()) -> list[Problem]:
+    if any(getattr(payload, name) is not None or name in unreadable for name in _WHO):
         return []
     return [Problem("last_name", "required: a name, an e-mail address or a telephone number")]
 
@@ -371,11 +363,11 @@ async def post(request: WebhookRequest) -> Reply:
     headers = request.headers
     secret = headers.get(b"x-webhook-secret")
     signature = headers.get(b"x-signature-256")
-    if secret is None and signature is None:
-        raise authentication.unauthorized()
     sources: Sequence[Source] = ()
     if secret is not None:
         sources = authentication.by_secret(request.ctx, snapshot, KIND, secret)
+    if not sources and (secret is not None or signature is None):
+        raise authentication.unauthorized()
     require_json(headers)
     body = await request.body()
     if signature is not None:
@@ -462,6 +454,5 @@ def _idempotency_key(headers: dict[bytes, bytes]) -> str | None:
     if key is None:
         return None
     if not _KEY.fullmatch(key):
-        problem = Problem("Idempotency-Key", "expected 1 to 200 visible ASCII characters")
-        raise invalid([problem])
+        raise invalid([Problem("Idempotency-Key", "expected 1 to 200 visible ASCII characters")])
     return key.decode()

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from alpinehub.webhooks.submission import (
     FormField,
@@ -15,7 +14,7 @@ from alpinehub.webhooks.submission import (
     Unreadable,
     check_count,
     id_text,
-    load_json,
+    load_object,
     text_of,
 )
 from alpinehub.webhooks.values import read_yes
@@ -26,8 +25,8 @@ def take_key(body: bytes) -> tuple[str, bytes]:
 
     Raises: Unreadable if there is none.
     """
-    document = load_json(body)
-    key = document.get("google_key") if isinstance(document, dict) else None
+    document = load_object(body)
+    key = document.get("google_key")
     if not isinstance(key, str) or not key:
         raise Unreadable("no_key")
     try:
@@ -39,9 +38,7 @@ def take_key(body: bytes) -> tuple[str, bytes]:
 
 def read(body: bytes) -> Submission:
     """The lead in a body. Raises: Unreadable."""
-    document = load_json(body)
-    if not isinstance(document, dict):
-        raise Unreadable("not_an_object")
+    document = load_object(body)
     campaign = id_text(document.get("campaign_id"))
     return Submission(
         answers=tuple(_answers(document.get("user_column_data"))),
@@ -54,13 +51,16 @@ def read(body: bytes) -> Submission:
 
 
 def _answers(columns: object) -> list[FormField]:
+    """The answers to questions of Google's (they have an id), or of the advertiser."""
     if not isinstance(columns, list):
         return []
     check_count(len(columns))
-    return [_answer(column) for column in columns if isinstance(column, dict)]
-
-
-def _answer(column: dict[str, Any]) -> FormField:
-    """The answer to a question of Google's (it has an id), or to one that the advertiser wrote."""
-    key, label = id_text(column.get("column_id")), id_text(column.get("column_name"), 200)
-    return FormField(key, label, text_of(column.get("string_value")))
+    return [
+        FormField(
+            id_text(one.get("column_id")),
+            id_text(one.get("column_name"), 200),
+            text_of(one.get("string_value")),
+        )
+        for one in columns
+        if isinstance(one, dict)
+    ]

@@ -245,7 +245,7 @@ def _say_missing(resolver: FieldResolver, arrival: date | None, departure: date 
     if resolver.problems or resolver.ambiguous:
         return
     if arrival is None and departure is None:
-        if resolver.has_days():
+        if resolver.vague_days():
             resolver.problems += ["ambiguous:arrival", "ambiguous:departure"]
         elif resolver.mapping.without_stay == "review":
             resolver.problems += ["missing:arrival", "missing:departure"]

@@ -61,8 +61,8 @@ class Submission:
     ignored: Literal["", "test", "spam"] = ""
 
 
-def load_json(body: bytes) -> Any:
-    """The JSON of a body. Raises: Unreadable.
+def load_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body. Raises: Unreadable.
 
     Decoded by msgspec, else by the more tolerant `json`: a lone surrogate, NaN or a number of
     thousands of digits must not make a request fail. Of a key that is there twice both take the
@@ -71,15 +71,15 @@ def load_json(body: bytes) -> Any:
     """
     body = body.removeprefix(b"\xef\xbb\xbf")
     try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        pass
-    except RecursionError:
-        raise Unreadable("not_json") from None
-    try:
-        return json.loads(body.decode(), parse_constant=str, parse_int=_integer)
+        try:
+            document = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            document = json.loads(body.decode(), parse_constant=str, parse_int=_integer)
     except (ValueError, RecursionError):
         raise Unreadable("not_json") from None
+    if not isinstance(document, dict):
+        raise Unreadable("not_an_object")
+    return document
 
 
 def _integer(digits: str) -> int | str:

@@ -20,10 +20,9 @@ from alpinehub.webhooks.days import DateOrder, read_day
 from alpinehub.webhooks.submission import (
     FormField,
     Submission,
-    Unreadable,
     check_count,
     id_text,
-    load_json,
+    load_object,
     text_of,
 )
 from alpinehub.webhooks.values import line
@@ -42,9 +41,7 @@ _CONTACT = (
 
 def read(body: bytes) -> Submission:
     """The submission in a body. Raises: Unreadable."""
-    document = load_json(body)
-    if not isinstance(document, dict):
-        raise Unreadable("not_an_object")
+    document = load_object(body)
     data = document.get("data")
     if not isinstance(data, dict):
         data = document
