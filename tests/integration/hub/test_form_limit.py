@@ -31,6 +31,7 @@ from alpinehub.sources import set_options
 from alpinehub.webhooks import form, receive
 from alpinehub.webhooks.form_limit import Bucket, LimitReached, RefusalCache
 from alpinehub.webhooks.interpretation import interpret_by
+from cordata import StoreUnavailable
 
 on_each_store = pytest.mark.usefixtures("each_store")
 GUEST, OTHER = "203.0.113.7", "203.0.113.8"
@@ -300,6 +301,23 @@ async def test_form_with_proof_of_work_takes_each_proof_once(tmp_path: Path) -> 
         await hub.handle_events()
         assert await hub.one("SELECT state FROM inbox") == "mapped"
         assert "_proof" not in str(await hub.rows("SELECT data FROM reservation_version"))
+
+
+async def test_proof_of_work_may_be_sent_again_when_its_form_was_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("held too long")
+
+    async with open_lenient(tmp_path) as hub:
+        await set_options(hub.ctx.store, "DEMO", "form", {"proof_of_work": "1"})
+        hub.harness.advance(seconds=2)  # the directory sees it
+        form = {**FORM, "_proof": stamp(1, at_s=hub.ctx.now_us() // 1_000_000)}
+        with monkeypatch.context() as patched:
+            patched.setattr(receive, "store_in_unit", fail)
+            assert (await post_form(hub, form)).status == 503
+        assert [(await post_form(hub, form)).status for _ in range(2)] == [200, 403]
+        assert await inbox_count(hub) == 1
 
 
 async def test_form_with_proof_of_work_is_parsed_once(
