@@ -27,6 +27,9 @@ from cordata import Context, LogThrottle, Store, Tx, fields
 #: Refusals that one worker caches.
 MAX_REMEMBERED = 10_000
 _MINUTE_US, _HOUR_US = 60_000_000, 3_600_000_000
+#: The time of a unit may be this much earlier than that of another which changed the bucket before:
+#: it waited for the row, or its clock is slow. It must not give back what that one took.
+_LATE_US = _MINUTE_US
 #: Seconds between two alerts of one process about a bucket.
 _ALERT_AGAIN_S = 3600.0
 _HASH = "alpinehub form limit"
@@ -60,10 +63,12 @@ class Bucket(Struct, frozen=True):
             return 0
         row = await tx.fetch_one("form_limit_full", key=self.key)
         assert row is not None  # form_limit_take has locked it
-        if row["full_at"] > empty:
+        full_at = int(row["full_at"])
+        if full_at > empty + _LATE_US and self.kind != "proof":  # a proof's interval never changes
             # More than empty: the rate was raised, or the clock set back, since it was written.
-            await tx.execute("form_limit_empty", key=self.key, full_at=empty)
-        return int(min(row["full_at"], empty)) - allowance
+            full_at = empty
+            await tx.execute("form_limit_empty", key=self.key, full_at=full_at)
+        return full_at - allowance
 
 
 class LimitReached(Struct, frozen=True):
@@ -113,11 +118,11 @@ class RefusalCache:
 
     def find(self, buckets: Sequence[Bucket], now_us: int) -> LimitReached | None:
         """The first refusal of one of the buckets that has not ended yet, or None. One that lasts
-        longer than a token takes was cached before the rate was raised or the clock set back.
+        longer than a bucket can refuse was cached before the rate was raised or the clock set back.
         """
         for bucket in buckets:
             until_us = self._until_us.get(bucket.key, 0)
-            if 0 < until_us - now_us <= bucket.interval_us:
+            if 0 < until_us - now_us <= bucket.interval_us + _LATE_US:
                 return LimitReached(bucket, until_us)
         return None
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import shutil
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from tests.integration.engine.stores import url_of
 from tests.integration.hub.lenient import (
     FORM,
+    NOW,
     PATH_SECRET,
     open_lenient,
     post_form,
@@ -23,7 +25,7 @@ from tests.integration.hub.lenient import (
     post_wix,
     wix,
 )
-from tests.integration.hub.material import BOOKING, Hub
+from tests.integration.hub.material import BOOKING, Hub, open_hub
 from tests.waiting import until_async
 
 from alpinehub.form_body import read_parts
@@ -108,6 +110,21 @@ async def test_empty_bucket_waits_one_token_when_the_rate_was_raised_or_the_cloc
         assert await taken(fast, 2) == [1_000_000] * 2
         hub.harness.advance(seconds=1)
         assert await taken(fast, 2) == [0, 1_000_000]
+
+
+@on_each_store
+async def test_worker_whose_clock_is_late_gives_no_address_a_token(tmp_path: Path) -> None:
+    """So does a unit that has waited for the row of its bucket: its time is that of its start."""
+    bucket = Bucket("address", b"key", 20, 1_000_000)
+    async with (
+        open_lenient(tmp_path) as hub,
+        open_hub(tmp_path, seed=False, now=NOW - timedelta(seconds=20)) as late,
+    ):
+        taken = [await hub.ctx.store.run(bucket.take) for _ in range(21)]
+        assert [until == 0 for until in taken] == [True] * 20 + [False]
+        for _ in range(3):
+            assert await late.ctx.store.run(bucket.take) > 0
+            assert await hub.ctx.store.run(bucket.take) > 0
 
 
 @on_each_store
