@@ -203,8 +203,8 @@ async def test_form_sent_twice_is_one_request_though_the_later_one_is_stored_fir
         datetime(2027, 1, 2, 12, 10, tzinfo=UTC) + timedelta(seconds=n) for n in (-1, 1)
     )
     async with (
-        open_lenient(tmp_path, now=before, form_per_minute=0) as hub,
-        open_hub(tmp_path, seed=False, now=after, form_per_minute=0) as other,
+        open_lenient(tmp_path, now=before, form_burst=100) as hub,
+        open_hub(tmp_path, seed=False, now=after, form_burst=100) as other,
     ):
         for one in (other, hub):
             await post_form(one, FORM | {"message": "form 0"})
@@ -298,6 +298,10 @@ async def test_unit_that_stores_a_form_runs_once(
         posts = [post_form(hub, FORM | {"email": f"g{number}@example.com"}) for number in range(9)]
         assert {answer.status for answer in await asyncio.gather(*posts)} == {200}
         assert await hub.one("SELECT count(*) FROM reservation") == len(runs) == 9
+        known = FORM | {"email": "g0@example.com"}
+        posts = [post_form(hub, known | {"message": f"form {number}"}) for number in range(9)]
+        assert {answer.status for answer in await asyncio.gather(*posts)} == {200}
+        assert await hub.one("SELECT count(*) FROM reservation") == len(runs) == 18
 
 
 @on_each_store
