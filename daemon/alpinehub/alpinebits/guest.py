@@ -355,7 +355,7 @@ def _date_time(us: int) -> str:
 #: Revision of the renderer. Increase it with each change of the XML: then all is validated again.
 #: Validating a request takes 40 us, three times the time of rendering it: a poll that repeats
 #: another one saves that.
-REVISION = 2
+REVISION = 3
 
 
 def validated_in(protocol: Protocol) -> str:
