@@ -131,8 +131,7 @@ class Webhooks:
         except WebhookError as error:
             await respond_error(scope, send, error)
         except StoreUnavailable as error:
-            message, wait_s = "The request could not be stored; send it again.", error.retry_after_s
-            await respond_error(scope, send, _unavailable(error.code, message, wait_s))
+            await respond_error(scope, send, not_stored(error))
         except ConfigError as error:  # no master key: no secret can be checked
             _log.error("webhooks are refused (503): %s; %s", error, error.hint, extra=fields())
             message = "The server cannot check secrets at the moment; send it again later."
@@ -162,6 +161,12 @@ async def respond_error(scope: Scope, send: Send, error: WebhookError) -> None:
         return await respond(send, reply)
     body = webhook_error_body(error, request_id.get())
     await respond(send, Reply(error.status, body, headers=error.headers))
+
+
+def not_stored(error: StoreUnavailable) -> WebhookError:
+    """The 503 for a request that could not be stored."""
+    message = "The request could not be stored; send it again."
+    return _unavailable(error.code, message, error.retry_after_s)
 
 
 def _unavailable(code: str, message: str, wait_s: float) -> WebhookError:

@@ -14,12 +14,13 @@ from alpinehub.asgi import Reply
 from alpinehub.form_body import FORM_TYPES, media_type
 from alpinehub.models import Source
 from alpinehub.webhooks import form_limit
-from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, require_plain
+from alpinehub.webhooks.endpoint import WebhookError, WebhookRequest, not_stored, require_plain
 from alpinehub.webhooks.form_limit import Bucket, LimitReached
 from alpinehub.webhooks.interpretation import Received
 from alpinehub.webhooks.receive import read_body, receive, received_of, source_of_path
 from alpinehub.webhooks.submission import Unreadable
-from alpinehub.webhooks.thanks import AGAIN, WAIT, not_taken, thanks
+from alpinehub.webhooks.thanks import not_taken, thanks
+from cordata import StoreUnavailable
 
 #: A proof is valid this long before and after its SECONDS: clocks of guests may be wrong.
 PROOF_VALID_S = 86_400
@@ -29,10 +30,21 @@ _PROOF = re.compile(r"([0-9]{1,12})\.[A-Za-z0-9_-]{1,64}\.[0-9]{1,16}")
 async def post(request: WebhookRequest) -> Reply:
     """POST /form/{hotel}/{secret}: the action of an HTML form."""
     source = await source_of_path(request, "form")
+    try:
+        await _take(request, source)
+    except WebhookError as error:
+        raise not_taken(error, source, request.headers) from None
+    except StoreUnavailable as error:
+        raise not_taken(not_stored(error), source, request.headers) from error
+    return thanks(source, request.headers)
+
+
+async def _take(request: WebhookRequest, source: Source) -> None:
+    """Check and store a submission. Raises: WebhookError, StoreUnavailable."""
     buckets = form_limit.buckets_of(request.ctx, source, request.client)
     refusals = form_limit.refusals_of(request.ctx)
     if known := refusals.find(buckets, request.ctx.now_us()):
-        raise _too_many(request, source, known)
+        raise _too_many(request, known)
     require_plain(request.headers)
     content_type = request.headers.get(b"content-type", b"").decode("latin-1")
     if media_type(content_type) not in FORM_TYPES:
@@ -45,10 +57,9 @@ async def post(request: WebhookRequest) -> Reply:
     if refusal is not None:
         refusals.alert(request.ctx, source, refusal, request.client)
         refusals.remember(refusal)
-        raise _too_many(request, source, refusal)
+        raise _too_many(request, refusal)
     if not await receive(request, source, received, proof):
-        raise _no_proof(request, source)
-    return thanks(source, request.headers)
+        raise _no_proof()
 
 
 def _proof(request: WebhookRequest, source: Source, received: Received) -> Bucket:
@@ -59,30 +70,29 @@ def _proof(request: WebhookRequest, source: Source, received: Received) -> Bucke
     try:
         proof = received.submission.proof
     except Unreadable:
-        raise _no_proof(request, source) from None
+        raise _no_proof() from None
     header = request.headers.get(b"x-webhook-secret")
     secret = request.rest.rpartition("/")[2] if header is None else header.decode("latin-1")
     bits, now_s = int(source.options.proof_of_work), request.ctx.now_us() // 1_000_000
     if not is_proof(proof, secret, bits, now_s=now_s):
-        raise _no_proof(request, source)
+        raise _no_proof()
     return form_limit.bucket_of_proof(request.ctx, source, proof, 2 * PROOF_VALID_S * 1_000_000)
 
 
-def _no_proof(request: WebhookRequest, source: Source) -> WebhookError:
+def _no_proof() -> WebhookError:
     message = "The form has no valid proof of work, or was sent before."
-    return not_taken(WebhookError(403, "proof_required", message), source, request.headers, AGAIN)
+    return WebhookError(403, "proof_required", message)
 
 
-def _too_many(request: WebhookRequest, source: Source, refusal: LimitReached) -> WebhookError:
+def _too_many(request: WebhookRequest, refusal: LimitReached) -> WebhookError:
     wait_s = max(1, -(-(refusal.until_us - request.ctx.now_us()) // 1_000_000))
     of = "this address" if refusal.bucket.kind == "address" else "this form"
-    error = WebhookError(
+    return WebhookError(
         429,
         "too_many",
         f"Too many submissions of {of}; send it again in {wait_s} s.",
         headers=((b"retry-after", b"%d" % wait_s),),
     )
-    return not_taken(error, source, request.headers, WAIT)
 
 
 def is_proof(proof: str, secret: str, bits: int, *, now_s: int) -> bool:

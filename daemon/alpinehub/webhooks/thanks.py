@@ -19,8 +19,8 @@ _WORDS = {
     "fr": ("Merci", "Votre demande est arrivée. Nous vous répondrons bientôt."),
     "en": ("Thank you", "Your request has arrived. We will be in touch soon."),
 }
-#: Too many submissions from one address, or to one form.
-WAIT = {
+#: 429: too many submissions from one address, or to one form.
+_WAIT = {
     "de": (
         "Bitte etwas später noch einmal",
         "Ihre Anfrage wurde nicht gesendet: Im Moment kommen zu viele. Gehen Sie zurück und senden "
@@ -42,8 +42,8 @@ WAIT = {
         "minute, or call us.",
     ),
 }
-#: A proof of work is missing, or was used before.
-AGAIN = {
+#: 403: a proof of work is missing, or was used before.
+_AGAIN = {
     "de": (
         "Bitte noch einmal senden",
         "Ihre Anfrage wurde nicht gesendet. Gehen Sie zurück, laden Sie die Seite neu und senden "
@@ -65,6 +65,52 @@ AGAIN = {
         "has to be on. Or call us.",
     ),
 }
+#: 413.
+_TOO_LARGE = {
+    "de": (
+        "Ihre Anfrage ist zu groß",
+        "Ihre Anfrage wurde nicht gesendet. Gehen Sie zurück, kürzen Sie den Text, fügen Sie keine "
+        "Dateien an und senden Sie sie noch einmal, oder rufen Sie uns an.",
+    ),
+    "it": (
+        "La sua richiesta è troppo grande",
+        "La sua richiesta non è stata inviata. Torni indietro, accorci il testo, non alleghi file "
+        "e la invii di nuovo, oppure ci telefoni.",
+    ),
+    "fr": (
+        "Votre demande est trop volumineuse",
+        "Votre demande n'a pas été envoyée. Revenez en arrière, raccourcissez le texte, ne joignez "
+        "aucun fichier et renvoyez-la, ou appelez-nous.",
+    ),
+    "en": (
+        "Your request is too large",
+        "Your request was not sent. Go back, shorten the text, attach no files and send it again, "
+        "or call us.",
+    ),
+}
+#: Any other error: the hub cannot store it now (503), or the form is wrong (400, 415).
+_FAILED = {
+    "de": (
+        "Bitte noch einmal senden",
+        "Ihre Anfrage konnte nicht angenommen werden. Gehen Sie zurück und senden Sie sie in einer "
+        "Minute noch einmal, oder rufen Sie uns an.",
+    ),
+    "it": (
+        "Invii di nuovo la richiesta",
+        "Non è stato possibile accettare la sua richiesta. Torni indietro e la invii di nuovo tra "
+        "un minuto, oppure ci telefoni.",
+    ),
+    "fr": (
+        "Veuillez renvoyer votre demande",
+        "Votre demande n'a pas pu être acceptée. Revenez en arrière et renvoyez-la dans une "
+        "minute, ou appelez-nous.",
+    ),
+    "en": (
+        "Please send it again",
+        "Your request could not be accepted. Go back and send it again in a minute, or call us.",
+    ),
+}
+_REASONS = {429: _WAIT, 403: _AGAIN, 413: _TOO_LARGE}
 _PAGE = """<!DOCTYPE html>
 <html lang="{language}">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -92,17 +138,12 @@ def thanks(source: Source, headers: Mapping[bytes, bytes]) -> Reply:
     return Reply(200, _page(source, headers, _WORDS), HTML, _HEADERS)
 
 
-def not_taken(
-    error: WebhookError,
-    source: Source,
-    headers: Mapping[bytes, bytes],
-    words: Mapping[str, tuple[str, str]],
-) -> WebhookError:
+def not_taken(error: WebhookError, source: Source, headers: Mapping[bytes, bytes]) -> WebhookError:
     """The error with a page for the guest, unless a script asked."""
     if _is_script(headers):
         error.headers += (_ANY_ORIGIN,)
     else:
-        error.page = _page(source, headers, words)
+        error.page = _page(source, headers, _REASONS.get(error.status, _FAILED))
         error.headers += _HEADERS
     return error
 

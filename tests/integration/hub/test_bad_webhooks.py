@@ -60,6 +60,7 @@ async def test_refused_post_leaves_nothing(
         headers = {
             "x-webhook-secret": None,
             "content-type": "application/x-www-form-urlencoded",
+            "accept": "application/json",
             **change.get("headers", {}),
         }
         answer = await hub.post(
@@ -81,7 +82,8 @@ async def test_google_lead_that_is_too_large_leaves_nothing(tmp_path: Path) -> N
 @pytest.mark.parametrize("content_type", ["text/plain", "application/json", "", "multipart/mixed"])
 async def test_form_that_is_none_is_refused(tmp_path: Path, content_type: str) -> None:
     async with open_lenient(tmp_path) as hub:
-        answer = await post_form(hub, headers={"content-type": content_type})
+        sent: dict[str, str | None] = {"content-type": content_type, "accept": "application/json"}
+        answer = await post_form(hub, headers=sent)
         assert (answer.status, answer.json["error"]) == (415, "unsupported_type")
         assert await hub.one("SELECT count(*) FROM inbox") == 0
 

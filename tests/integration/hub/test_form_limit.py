@@ -157,8 +157,11 @@ async def test_form_of_a_locked_customer_delays_no_other_form(tmp_path: Path) ->
 
 
 def is_waiting(connection: psycopg.Connection[Any]) -> bool:
-    """Whether another connection waits for a lock."""
-    waits = "SELECT FROM pg_locks WHERE NOT granted"
+    """Whether another connection to this database waits for a lock."""
+    waits = (
+        "SELECT FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
     return connection.execute(waits).fetchone() is not None
 
 
@@ -275,6 +278,42 @@ async def test_guest_who_is_refused_reads_why_in_their_language(tmp_path: Path) 
         assert script.json["error"] == "too_many" and script.headers[b"retry-after"]
 
 
+async def fail(*_: Any, **__: Any) -> Any:
+    raise StoreUnavailable("held too long", retry_after_s=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "reason"),
+    [
+        ({"body": b" "}, 400, "nicht angenommen"),
+        ({"body": b"x" * 262_145}, 413, "zu groß"),
+        ({"headers": {"content-type": "text/plain"}}, 415, "nicht angenommen"),
+        ({"headers": {"content-encoding": "gzip"}}, 415, "nicht angenommen"),
+        ({}, 503, "nicht angenommen"),
+    ],
+)
+async def test_browser_gets_a_page_and_a_script_json_whatever_is_wrong(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, Any],
+    status: int,
+    reason: str,
+) -> None:
+    async with open_lenient(tmp_path) as hub:
+        monkeypatch.setattr(receive, "store_in_unit", fail)
+        headers = {"accept-language": "de", **change.get("headers", {})}
+        browser = {**change, "headers": {"accept": "text/html", **headers}}
+        script = {**change, "headers": {"accept": "application/json", **headers}}
+        page, answer = await post_form(hub, **browser), await post_form(hub, **script)
+        assert page.status == answer.status == status
+        assert page.headers[b"content-type"].startswith(b"text/html")
+        assert 'lang="de"' in page.body.decode() and reason in page.body.decode()
+        assert page.headers.get(b"retry-after") == (b"3" if status == 503 else None)
+        assert answer.json["request_id"] == "r-1"
+        assert answer.headers[b"access-control-allow-origin"] == b"*"
+        assert await inbox_count(hub) == 0
+
+
 def stamp(bits: int, *, at_s: int, secret: str = SECRET, salt: str = "s4lt") -> str:
     """As the script of a page makes it."""
     for counter in itertools.count():
@@ -323,9 +362,6 @@ async def test_form_with_proof_of_work_takes_each_proof_once(tmp_path: Path) -> 
 async def test_proof_of_work_may_be_sent_again_when_its_form_was_not_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def fail(*_: Any, **__: Any) -> Any:
-        raise StoreUnavailable("held too long")
-
     async with open_lenient(tmp_path) as hub:
         await set_options(hub.ctx.store, "DEMO", "form", {"proof_of_work": "1"})
         hub.harness.advance(seconds=2)  # the directory sees it
