@@ -59,6 +59,7 @@ async def post_wix(request: WebhookRequest) -> Reply:
 async def post_google(request: WebhookRequest) -> Reply:
     """POST /google or /google/{hotel}; the secret is the google_key of the body."""
     snapshot = await directory_of(request.ctx).snapshot()
+    require_plain(request.headers)
     body = await read_body(request)
     try:
         key, kept = google.take_key(body)

@@ -71,11 +71,14 @@ async def test_refused_post_leaves_nothing(
         assert await tables(hub) == before
 
 
-async def test_google_lead_that_is_too_large_leaves_nothing(tmp_path: Path) -> None:
+async def test_google_lead_that_is_too_large_or_compressed_leaves_nothing(tmp_path: Path) -> None:
     async with open_lenient(tmp_path) as hub:
         before = await tables(hub)
         answer = await post_google(hub, body=b" " * 262_145)
         assert (answer.status, answer.json["error"]) == (413, "too_large")
+        headers = {"x-webhook-secret": None, "content-encoding": "gzip"}
+        answer = await hub.post(GOOGLE, path="/api/webhook/google", headers=headers)
+        assert (answer.status, answer.json["error"]) == (415, "unsupported_encoding")
         assert await tables(hub) == before
 
 
