@@ -184,6 +184,22 @@ async def test_form_over_the_limit_is_not_interpreted(
 
 
 @on_each_store
+async def test_forms_sent_at_once_to_two_workers_do_not_pass_the_limit(tmp_path: Path) -> None:
+    async with (
+        open_lenient(tmp_path, form_burst=5) as hub,
+        open_hub(tmp_path, seed=False, now=NOW, form_burst=5) as other,
+    ):
+        posts = (
+            post_form(one, {**FORM, "nr": str(number)}, client=GUEST)
+            for number in range(8)
+            for one in (hub, other)
+        )
+        statuses = [answer.status for answer in await asyncio.gather(*posts)]
+        assert sorted(statuses) == [200] * 5 + [429] * 11
+        assert await inbox_count(hub) == 5
+
+
+@on_each_store
 async def test_ipv6_clients_of_one_64_share_a_limit(tmp_path: Path) -> None:
     async with open_lenient(tmp_path, form_burst=2) as hub:
         one, two = "2001:db8:1:2::1", "2001:db8:1:2:ffff::9"
