@@ -14,7 +14,7 @@ from typing import Any
 import click
 from msgspec.structs import asdict
 
-from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, with_hub
+from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, empty_log, hub_options, with_hub
 from alpinehub.customers import erasure, search
 from alpinehub.customers.export import export as export_customers
 from alpinehub.customers.traces import FoundSubmission, Traces, find_by_name
@@ -265,7 +265,7 @@ def erase(
         why = erasure.Reason(by=OPERATOR, reason=reason, force=force)
         with _progress() as progress:
             erased = await erasure.erase(ctx.store, customers, why, query, progress=progress)
-        await ctx.store.checkpoint()  # their data leaves the write-ahead log, too
+        await empty_log(ctx)
         return erased
 
     erased = hub.run(act)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, hub_options, pair
+from alpinehub.cli.session import OPERATOR, ROW_NUMBER, Hub, empty_log, hub_options, pair
 from alpinehub.cli.session import since as moment
 from alpinehub.inbox import actions
 from alpinehub.inbox.listing import STATES, InboxFilter, list_inbox, show_submission, state_of
@@ -291,7 +291,7 @@ def reject(hub: Hub, id_: int, reason: str, erase: bool) -> None:
     async def act(ctx: Context) -> None:
         await actions.reject(ctx.store, id_, reason, erase=erase)
         if erase:
-            await ctx.store.checkpoint()  # the text leaves the write-ahead log, too
+            await empty_log(ctx)
 
     hub.run(act)
     record = {"id": id_, "state": "rejected", "reason": reason, "erased": erase}

@@ -25,6 +25,9 @@ from cordata.terminal import (
     traceback_option,
 )
 
+#: Seconds between attempts to empty the log, while another program reads the database.
+_LOG_PAUSES_S = (0.1, 0.4, 1.0, 1.5)
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -64,6 +67,20 @@ class Hub:
     def print_result(self, record: Mapping[str, object], sentence: str) -> None:
         """Print what was done: a sentence, or a JSON object."""
         show_json(as_record(record)) if self.json else click.echo(sentence)
+
+
+async def empty_log(ctx: Context) -> None:
+    """Remove erased text from the store's write-ahead log, too; warn if a reader prevents it."""
+    for pause_s in _LOG_PAUSES_S:
+        if await ctx.store.checkpoint():
+            return
+        await asyncio.sleep(pause_s)
+    if not await ctx.store.checkpoint():
+        click.echo(
+            "warning: another program reads the database, so erased text may stay in its"
+            " write-ahead log until later writes replace it, or until cordata stops",
+            err=True,
+        )
 
 
 def with_hub(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +146,26 @@ async def test_text_of_a_rejected_submission_is_erased_on_request(
             again = await run("inbox", "reprocess", *words, code=1)
             assert "1: rejected (text_deleted)" in again.out
         assert await hub.one("SELECT count(*) FROM reservation") == 0
+
+
+@pytest.mark.parametrize("how", ["reject", "customer"])
+async def test_operator_is_warned_when_a_reader_keeps_erased_text_in_the_log(
+    tmp_path: Path, run: Run, how: str
+) -> None:
+    words = {
+        "reject": ("inbox", "reject", "1", "--reason", "letter", "--erase"),
+        "customer": ("customer", "erase", "--email", "eva@example.com", "--all-hotels", "--yes"),
+    }[how]
+    async with open_lenient(tmp_path) as hub:
+        await post_form(hub, FORM | {"arrival": "", "email": "eva@example.com"})
+        with closing(sqlite3.connect(tmp_path / "cordata.db")) as other:
+            other.execute("BEGIN")
+            other.execute("SELECT count(*) FROM inbox").fetchone()
+            done = await run(*words)
+            assert "erased text may stay in its write-ahead log" in done.err
+        await post_form(hub, FORM | {"arrival": "", "email": "eva@example.com"})
+        again = await run(*(word.replace("1", "2") for word in words))
+        assert again.err == ""
 
 
 @on_each_store
