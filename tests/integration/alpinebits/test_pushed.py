@@ -72,7 +72,6 @@ def use(told: object, protocol: Protocol) -> bool:
     """What becomes of a message; whether it was taken."""
     if isinstance(told, FreeRoomsMessage) and not told.findings:
         first, _ = apply_message(told, Document(), NOW_US)
-        assert first is not None
         known = Document(packed=zlib.compress(first))
         apply_message(told, known, NOW_US)
         return True
