@@ -60,9 +60,9 @@ _customer_and_scope_options = add_options(
 def customer() -> None:
     """Guests of the hotels: find, show, export, erase.
 
-    These commands also search the submissions of the inbox, of persons who are no customers, too.
-    An address counts as a whole, a telephone number with or without its country code and however
-    its digits are separated.
+    These commands also search the submissions of the inbox, so they find persons who are not
+    customers, too. An address counts as a whole, a telephone number with or without its country
+    code and however its digits are separated.
     """
 
 
