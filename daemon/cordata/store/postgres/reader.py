@@ -98,11 +98,9 @@ class Reader:
 
         Raises: what the unit raised; _SecondStatement.
         """
-        transaction, tx, is_first = (
-            Transaction(connection, self._settings, "read"),
-            coroutine.tx,
-            True,
-        )
+        transaction = Transaction(connection, self._settings, "read")
+        tx = coroutine.tx
+        is_first = True
 
         async def reply(request: Request) -> Any:
             nonlocal is_first
