@@ -167,8 +167,8 @@ class Store(Protocol):
         ...
 
     async def checkpoint(self) -> bool:
-        """Empty the write-ahead log, so that no deleted row remains in its file. (That it does not
-        grow too large is the store's own task.) Returns False when a reader was in the way.
+        """Empty the write-ahead log, so that no deleted row remains in its file. The store limits
+        its size without this. Returns False when a reader was in the way.
 
         Raises: StoreUnavailable.
         """

@@ -138,8 +138,8 @@ def _live_frames(fd: int, salts: bytes, frame: int, frames: int) -> int:
 class Checkpointer:
     """Keeps the write-ahead log near its limit, and not larger than the free space of its disk.
 
-    The process whose commit makes it larger checkpoints it, in its thread: the others
-    wait for the lock then, whichever process it is.
+    The process whose commit makes it larger checkpoints it, in its thread: all others wait for the
+    lock meanwhile, whichever process it is.
     """
 
     def __init__(
