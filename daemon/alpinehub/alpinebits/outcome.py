@@ -68,7 +68,7 @@ def error(code: int, text: str, *, status: str = "") -> Finding:
 
 
 class MessageRejected(Exception):
-    """The response is these findings, at least one of them an error; nothing is stored."""
+    """The response is these findings, at least one of them an error; its data is not stored."""
 
     def __init__(self, *findings: Finding) -> None:
         super().__init__("; ".join(finding.text for finding in findings))

@@ -343,13 +343,13 @@ def _ages(resolver: FieldResolver, said: list[Children], *, has_stay: bool) -> t
         return ()
     found, count = next(iter(ages), ()), next(iter(counts), None)
     if not found and count:
+        if not has_stay and not resolver.problems:  # a lead: no stay was asked for
+            asked = ("children_count", "children_or_ages", "guests")
+            resolver.keep(next(filter(resolver.titles.get, asked), "children_count"), str(count))
+            return ()
         default = read_count(resolver.mapping.defaults.get("child_age", ""))
         if default is None:
             resolver.problems.append("missing:children_ages")
-            return ()
-        if not has_stay:
-            asked = ("children_count", "children_or_ages", "guests")
-            resolver.keep(next(filter(resolver.titles.get, asked), "children_count"), str(count))
             return ()
         found = (min(default, 17),) * min(count, _MAX_CHILDREN + 1)
     if (count is not None and count != len(found)) or len(found) > _MAX_CHILDREN:

@@ -99,7 +99,7 @@ def test_total_is_read_only_where_it_can_mean_one_thing(text: str, total: str | 
 def test_default_without_a_stay_is_not_told_as_an_answer(kind: str) -> None:
     """The hotel would read it in a comment, as if the guest had said it."""
 
-    def lead(**fields: str) -> ReservationData:
+    def lead(*, child_age: str = "", **fields: str) -> ReservationData:
         given = {"email": "eva@example.com", **fields}
         bodies: dict[str, object] = {
             "wix": {f"field:{name}": value for name, value in given.items()},
@@ -110,7 +110,7 @@ def test_default_without_a_stay_is_not_told_as_an_answer(kind: str) -> None:
             },
         }
         body = urlencode(given) if kind == "form" else json.dumps(bodies[kind])
-        defaults = {**OF_KIND[kind].defaults, "child_age": "8"}
+        defaults = {**OF_KIND[kind].defaults, "child_age": child_age}
         mapping = structs.replace(OF_KIND[kind], without_stay="lead", defaults=defaults)
         found = read(kind, body.encode(), "application/x-www-form-urlencoded", mapping)
         assert isinstance(found, Mapped), found
@@ -121,10 +121,11 @@ def test_default_without_a_stay_is_not_told_as_an_answer(kind: str) -> None:
     assert lead().adults == 0
     assert lead(adults="3").adults == 3
     assert lead(**stay).adults == 2
-    asked = lead(adults="2", Kinder="2")
-    assert (asked.children, asked.extra) == ((), "Kinder: 2")
+    for child_age in ("", "8"):
+        asked = lead(adults="2", Kinder="2", child_age=child_age)
+        assert (asked.children, asked.extra) == ((), "Kinder: 2")
     assert lead(children="3, 5").children == (3, 5)
-    assert lead(**stay, Kinder="2").children == (8, 8)
+    assert lead(**stay, Kinder="2", child_age="8").children == (8, 8)
 
 
 @pytest.mark.parametrize("kind", OF_KIND)
