@@ -41,8 +41,8 @@ def next_step(problems: Sequence[str], *, hotel: str, source: str, id_: str) -> 
         return f"`alpinehub inbox map {of_source}` says what is wrong with the mapping"
     if not any(":" in one for one in problems):
         return (
-            "no mapping can help: what was sent is not a submission of a form of this kind; see"
-            f" `alpinehub inbox show {id_} --body`, correct the form or ask its author to, and"
+            "no mapping can help: the hub cannot read what was sent as a submission of this kind;"
+            f" see `alpinehub inbox show {id_} --body`, correct the form or ask its author to, and"
             f" take it off the list with {reject}"
         )
     if {*problems} <= {PAST, TOO_LONG}:
