@@ -23,7 +23,13 @@ import msgspec
 from msgspec import Struct
 
 from alpinehub import history
-from alpinehub.customers.matcher import GroupMatcher, PersonMatcher, group_matcher, matcher_of
+from alpinehub.customers.matcher import (
+    GroupMatcher,
+    PersonMatcher,
+    group_matcher,
+    group_matchers,
+    matcher_of,
+)
 from alpinehub.customers.search import Customer, PersonQuery, find_customers
 from alpinehub.customers.traces import (
     FoundSubmission,
@@ -120,7 +126,8 @@ async def find_submissions_of(
     asked = await query_matchers(store, query)
     matchers = [*asked, *await asyncio.to_thread(_matchers, customers)]
     ids = {customer["id"] for customer in customers}
-    return customers, await find_submissions(store, matchers, customers=ids, progress=progress)
+    groups = group_matchers(matchers)
+    return customers, await find_submissions(store, groups, customers=ids, progress=progress)
 
 
 async def erase(

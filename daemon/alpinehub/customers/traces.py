@@ -121,7 +121,7 @@ async def find_traces(
     # A mail belongs to no hotel.
     persons = list(dict.fromkeys(replace(matcher, hotel_id=0) for matcher in matchers))
     found.submissions = await find_submissions(
-        store, matchers, customers=customers, spare_open=spare_open, progress=progress
+        store, groups, customers=customers, spare_open=spare_open, progress=progress
     )
     window, scan = "customer_version_range", "customer_scan_versions"
     async for share, rows in _pages(store, window, scan, VERSIONS):
@@ -136,14 +136,13 @@ async def find_traces(
 
 async def find_submissions(
     store: Store,
-    matchers: Sequence[PersonMatcher],
+    groups: Mapping[int, GroupMatcher],
     *,
     customers: Collection[int] = (),
     spare_open: bool = False,
     progress: Progress = no_progress,
 ) -> list[FoundSubmission]:
-    """The part of `find_traces` for the inbox."""
-    groups = group_matchers(matchers)
+    """The part of `find_traces` for the inbox. `groups`: hotel id -> matcher of the persons."""
 
     def finder(row: Row) -> FoundBy | None:
         if row["customer_id"] in customers or (spare_open and row["state"] == "review"):
